@@ -1,0 +1,123 @@
+"""Strict recipes: YAML files with ``section.field=value`` overrides, unknown keys are errors.
+
+A room declares its sections as :class:`Section` subclasses (pydantic models); this module only
+reads, merges, checks and writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from breakeven.errors import RecipeError, nearest
+
+
+class Section(BaseModel):
+    """A frozen group of settings in which an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+R = TypeVar("R", bound=Section)
+
+
+def load_recipe(
+    kind: type[R], path: Path | str | None = None, overrides: Sequence[str] = ()
+) -> R:
+    """Read a recipe, apply ``section.field=value`` overrides, and check it.
+
+    Values are YAML scalars or lists (``train.lr=1e-3``, ``decode.k=[2,4]``).
+
+    >>> class Train(Section):
+    ...     steps: int = 10
+    >>> class Recipe(Section):
+    ...     train: Train = Train()
+    >>> load_recipe(Recipe, overrides=["train.steps=3"]).train.steps
+    3
+    >>> load_recipe(Recipe, overrides=["train.stpes=3"])
+    Traceback (most recent call last):
+    breakeven.errors.RecipeError: recipe: unknown key 'train.stpes'; did you mean 'steps'?
+    """
+    source = str(path) if path is not None else "recipe"
+    tree = {} if path is None else _read(Path(path))
+    for override in overrides:
+        _apply(tree, override)
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        raise RecipeError(f"{source}: {_explain(kind, error)}") from None
+
+
+def write_recipe(recipe: Section, path: Path) -> None:
+    """Write the resolved recipe; reading the file back gives an equal one."""
+    path.write_text(yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: no such recipe; `ls recipes/` lists the shipped ones") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RecipeError(f"{path}: not readable as YAML ({_one_line(error)})") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping of sections, not a {type(tree).__name__}")
+    return tree
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise RecipeError(f"override '{override}': write section.field=value, e.g. train.steps=100")
+    try:
+        value = _scalar(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"override '{override}': {_one_line(error)}") from None
+    *parents, leaf = key.split(".")
+    node = tree
+    for parent in parents:
+        below = node.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise RecipeError(f"override '{override}': '{parent}' is a value, not a section")
+        node = below
+    node[leaf] = value
+
+
+def _scalar(text: str) -> Any:
+    """YAML value of ``text``; also reads ``1e-3``, which YAML 1.1 takes for a string."""
+    value = yaml.safe_load(text)
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _explain(kind: type[BaseModel], error: ValidationError) -> str:
+    """The first problem in one line."""
+    problem = error.errors()[0]
+    where = [str(part) for part in problem["loc"]]
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key '{'.'.join(where)}'; {nearest(where[-1], _fields(kind, where[:-1]))}"
+    return f"'{'.'.join(where)}' = {problem['input']!r}: {problem['msg']}"
+
+
+def _fields(kind: type[BaseModel], where: Sequence[str]) -> list[str]:
+    for name in where:
+        field = kind.model_fields.get(name)
+        below = field.annotation if field is not None else None
+        if not (isinstance(below, type) and issubclass(below, BaseModel)):
+            break
+        kind = below
+    return list(kind.model_fields)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,79 @@
+"""What a drafter is: whatever proposes tokens. It never decides any."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from breakeven.core import Draft, Verified
+from breakeven.cost.ledger import Ledger
+from breakeven.verifier.cache import KVCache
+from breakeven.verifier.interface import Verifier
+
+
+@dataclass(slots=True)
+class Context:
+    """What a drafter may look at: committed tokens and the verifier's cache of them.
+
+    ``tokens[b]`` are the committed tokens of the request in slot b, prompt included; the last
+    one is the *root*. ``cache`` is the window of active requests, with
+    ``cache.lengths[b] == len(tokens[b]) - 1``. Rows written beyond the lengths are scratch.
+    """
+
+    verifier: Verifier
+    tokens: list[list[int]]
+    cache: KVCache
+    ledger: Ledger
+
+    @property
+    def batch(self) -> int:
+        """Number of active requests."""
+        return len(self.tokens)
+
+
+class Drafter(ABC):
+    """One drafting method.
+
+    The decoder calls :meth:`reserve` once, :meth:`begin` when requests enter, then in each round
+    :meth:`propose` and :meth:`observe`. A drafter never sees the future and never touches
+    verifier state it was not given.
+    """
+
+    name: str = "drafter"
+    needs_hidden: bool = False
+    """Whether :meth:`begin` and :meth:`observe` need the verifier's hidden states."""
+    scratch_rows: int = 0
+    """Rows beyond K that a draft pass writes behind the verifier's cache."""
+
+    def reserve(self, batch: int, capacity: int) -> None:  # noqa: B027 - optional hook
+        """Make room for ``batch`` requests of up to ``capacity`` tokens."""
+
+    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:  # noqa: B027
+        """Requests ``start..context.batch-1`` have entered: their prompt is cached.
+
+        ``hidden`` is ``[n, P, H]`` (after the final norm, right-padded) for their prompts when
+        ``needs_hidden``; the root of each is already in ``context.tokens``.
+        """
+
+    @abstractmethod
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """At most ``k`` tokens for each active request.
+
+        A draft with ``free=1`` promises that the root's key/value row now stands, computed by the
+        verifier's own weights, in the slot behind the cache length. All drafts of a round have
+        the same ``free``.
+        """
+
+    def observe(  # noqa: B027 - optional hook
+        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
+    ) -> None:
+        """The round's outcome, after ``context.tokens`` was extended.
+
+        ``hidden`` is ``[B, W, H]``: row j is the state at the j-th row of the verify pass.
+        """
+
+    def move(self, source: int, target: int) -> None:  # noqa: B027 - optional hook
+        """The request in slot ``source`` now lives in slot ``target``."""
