@@ -1,0 +1,178 @@
+"""The ``breakeven`` program: its verbs, and what a person sees when something goes wrong.
+
+A verb is a module ``cli/<verb>.py`` with one function ``<verb>(...)``; adding one takes a row in
+:data:`VERBS`. The module is imported when its verb is called or its help is asked for, so
+``breakeven --help`` loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.metadata
+import inspect
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+import breakeven
+from breakeven.errors import BreakevenError
+
+INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One line about a verb, and what Ctrl-C leaves behind."""
+
+    summary: str
+    kept: str = "nothing was changed; run it again"
+
+
+VERBS = {
+    "prepare": Verb(
+        "Build the data: prompts and the verifier's own continuations of them.",
+        "the rows written so far are kept; the same command continues after them",
+    ),
+    "train": Verb(
+        "Train a drafter on an artifact.",
+        "the last checkpoint is kept; the same command with --resume continues from it",
+    ),
+    "generate": Verb("Answer prompts, with or without a drafter, and show the account."),
+    "bench": Verb(
+        "Measure drafters against plain decoding on held-out prompts.",
+        "the repeats already finished are kept; run it again for the whole comparison",
+    ),
+    "audit": Verb("Check that the output is the verifier's own, and class every divergence."),
+    "oracle": Verb("Compute what would pay: break-even, best K, the paper's oracle."),
+    "report": Verb("Draw report.html from result files."),
+    "demo": Verb(
+        "From nothing to a verdict with the bundled model.",
+        "finished steps are kept; the same command continues after them",
+    ),
+    "doctor": Verb("Show what is installed and what to do about each problem."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a verb's module when the verb is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Put the real command in its stub's place, then resolve as usual."""
+        if args and args[0] in VERBS:
+            self.commands[args[0]] = load(args[0])
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="breakeven",
+    cls=LazyGroup,
+    add_completion=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    epilog="Start with `breakeven demo`. Every verb has `--help` with an example.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def breakeven_(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks (may stand anywhere on the line).")
+    ] = False,
+) -> None:
+    """Speculative decoding that pays, or says why it does not."""
+    if version:
+        print(f"breakeven {breakeven.__version__}")
+    elif ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+def _stub() -> None:
+    """Stand for a verb in the list until it is called."""
+
+
+for _name, _verb in VERBS.items():
+    app.command(_name, help=_verb.summary)(_stub)
+
+
+def load(verb: str) -> Any:
+    """The verb's command, from the function ``<verb>`` of ``breakeven.cli.<verb>``."""
+    function = getattr(importlib.import_module(f"breakeven.cli.{verb}"), verb)
+    text = inspect.cleandoc(function.__doc__ or "").replace("::\n", ":\n")
+    alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    alone.command(verb, help=text)(function)
+    return typer.main.get_command(alone)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and leave with its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    sys.exit(run(words, debug=debug))
+
+
+def run(words: Sequence[str], *, debug: bool = False) -> int:
+    """Run the program; return the exit code. With ``debug`` errors are raised."""
+    verb = next((word for word in words if word in VERBS), "")
+    try:
+        answer = typer.main.get_command(app).main(
+            args=list(words), prog_name="breakeven", standalone_mode=False
+        )
+    except KeyboardInterrupt:
+        answer = INTERRUPTED
+    except Exception as error:
+        line = explain(error, verb)
+        if debug or line is None:
+            raise
+        _say(line)
+        return int(getattr(error, "exit_code", 2))
+    if answer == INTERRUPTED:
+        _say(f"interrupted: {VERBS[verb].kept if verb else 'nothing was changed'}")
+    return answer if isinstance(answer, int) else 0
+
+
+def explain(error: Exception, verb: str = "") -> str | None:
+    """The line that tells a person what to do, or None when the fault is ours.
+
+    >>> explain(OSError(errno.ENOSPC, "No space left on device", "runs/a.parquet"))
+    "error: the disk is full (runs/a.parquet); free some space and run the same command again"
+    >>> explain(ZeroDivisionError()) is None
+    True
+    """
+    match error:
+        case BreakevenError():
+            return f"error: {error}"
+        case typer.TyperException():
+            text = error.format_message().rstrip(".").replace("\n", " ")
+            return f"error: {text}; see `{f'breakeven {verb}'.strip()} --help`"
+        case typer.Abort():
+            return "error: not confirmed, nothing was done"
+        case ModuleNotFoundError() if not (error.name or "breakeven").startswith("breakeven"):
+            return f"error: {error.name} is not installed; {_remedy(str(error.name))}"
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            where = f" ({error.filename})" if error.filename else ""
+            return f"error: the disk is full{where}; free some space and run the same command again"
+        case OSError(errno=int(), strerror=str(), filename=str()):
+            return f"error: {error.filename}: {error.strerror.lower()}"
+    return None
+
+
+def _remedy(module: str) -> str:
+    """How to install ``module``: the extra of ours that brings it."""
+    for line in importlib.metadata.requires("breakeven") or ():
+        name, extra = re.match(r"[\w.-]+", line), re.search(r"extra == [\"'](\w+)", line)
+        if name and extra and name[0].replace("-", "_") == module.split(".")[0]:
+            return f"run: pip install 'breakeven[{extra[1]}]'"
+    return f"run: pip install {module.split('.')[0]}"
+
+
+def _say(line: str) -> None:
+    print(" ".join(line.split()), file=sys.stderr)

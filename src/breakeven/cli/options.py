@@ -1,0 +1,80 @@
+"""Options that several verbs share, so that one word means one thing everywhere.
+
+Use them as annotations: ``def bench(model: ModelName = BUNDLED, k: DraftTokens = 4, ...)``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BUNDLED = "smollm2-135m"
+
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="The verifier: `smollm2-135m` (bundled), a Hugging Face directory or hub id, "
+        "or a GGUF file.",
+    ),
+]
+ArtifactPath = Annotated[
+    Path,
+    typer.Option(
+        "--artifact",
+        "-a",
+        metavar="DIR",
+        help="Prompts and the verifier's continuations, made by `breakeven prepare`.",
+    ),
+]
+OutPath = Annotated[
+    Path,
+    typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it may not exist yet."),
+]
+RecipePath = Annotated[
+    Path | None,
+    typer.Option("--recipe", "-r", metavar="FILE", help="A YAML recipe; see `recipes/`."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SECTION.FIELD=VALUE]...", help="Settings that win over the recipe."),
+]
+DraftTokens = Annotated[
+    int,
+    typer.Option(
+        "--num-speculative-tokens",
+        "-k",
+        min=0,
+        metavar="K",
+        help="Tokens drafted in each round; 0 is plain decoding.",
+    ),
+]
+MaxNewTokens = Annotated[
+    int,
+    typer.Option("--max-new-tokens", min=1, metavar="N", help="At most so many new tokens."),
+]
+BatchSize = Annotated[
+    int, typer.Option("--batch", "-b", min=1, metavar="B", help="Requests decoded together.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, metavar="T", help="CPU threads; by default as many as physical cores."
+    ),
+]
+Device = Annotated[
+    str, typer.Option("--device", metavar="DEVICE", help="`cpu`, `cuda` or `cuda:1`.")
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of everything random.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Say what would be done and how long it takes; do nothing."),
+]
+Force = Annotated[
+    bool, typer.Option("--force", "-f", help="Overwrite the output folder if it exists.")
+]
