@@ -1,0 +1,230 @@
+"""The lean decoder: one readable PyTorch path for Llama, Mistral, Qwen2 and Qwen3.
+
+Its fp32 logits equal transformers' to 1e-4 (``tests/test_decoder.py``). One body serves plain
+steps, prefill, draft and verify passes and the noised rows of training: what differs between
+them is in :class:`~breakeven.verifier.rows.Rows` and in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from breakeven.verifier.architecture import Architecture
+from breakeven.verifier.cache import Past, Span
+from breakeven.verifier.interface import Output, Verifier
+from breakeven.verifier.linear import FrozenLinear
+from breakeven.verifier.lora import GROUPS, RowLoRA
+from breakeven.verifier.rotary import Rotary
+from breakeven.verifier.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPass:
+    """What every block of one pass shares."""
+
+    cos: Tensor  # [B, 1, W, d]
+    sin: Tensor  # [B, 1, W, d]
+    past: Past
+    span: Span
+    adapter: RowLoRA | None
+    gated: Tensor | None  # indices of the rows with the adapter on; None: all of them
+
+
+class Block(nn.Module):
+    """One decoder layer: attention and SwiGLU, each behind an RMS norm, with packed linears.
+
+    ``norms`` holds ``input``, ``post`` and, for Qwen3, ``q`` and ``k``. ``linears`` maps the
+    groups of :data:`~breakeven.verifier.lora.GROUPS` to any module of the right sizes, so that a
+    trained layer (FastMTP) can use this class as well.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        index: int,
+        norms: Mapping[str, Tensor],
+        linears: Mapping[str, nn.Module],
+    ) -> None:
+        super().__init__()
+        self.architecture, self.index = architecture, index
+        self.norms = nn.ParameterDict(dict(norms))
+        self.linears = nn.ModuleDict(dict(linears))
+
+    def forward(self, x: Tensor, shared: BlockPass) -> Tensor:
+        """``[B, W, H]`` to ``[B, W, H]``."""
+        eps = self.architecture.norm_eps
+        x = x + self._attention(rms_norm(x, self.norms["input"], eps), shared)
+        gate, up = self._linear("gate_up", rms_norm(x, self.norms["post"], eps), shared).chunk(
+            2, dim=-1
+        )
+        return x + self._linear("down", F.silu(gate) * up, shared)
+
+    def _attention(self, x: Tensor, shared: BlockPass) -> Tensor:
+        a = self.architecture
+        batch, width, _ = x.shape
+        packed = self._linear("qkv", x, shared).view(batch, width, -1, a.head_dim)
+        q, k, v = packed.split((a.heads, a.kv_heads, a.kv_heads), dim=2)
+        if a.qk_norm:
+            q = rms_norm(q, self.norms["q"], a.norm_eps)
+            k = rms_norm(k, self.norms["k"], a.norm_eps)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, heads, W, d]
+        q, k = rotate(q, shared), rotate(k, shared)
+        k, v = shared.past.extend(self.index, k, v, shared.span)  # [B, H_kv, S, d]
+        return self._linear("o", grouped_attention(q, k, v, shared.span.mask), shared)
+
+    def _linear(self, group: str, x: Tensor, shared: BlockPass) -> Tensor:
+        y: Tensor = self.linears[group](x)
+        if shared.adapter is None:
+            return y
+        if shared.gated is None:
+            delta = shared.adapter.delta(self.index, group, x)
+            return y if delta is None else y + delta
+        delta = shared.adapter.delta(self.index, group, x[:, shared.gated])
+        return y if delta is None else y.index_add(1, shared.gated, delta)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Root-mean-square norm over the last axis."""
+    return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+def rotate(x: Tensor, shared: BlockPass) -> Tensor:
+    """Rotary position embedding, half-split layout."""
+    left, right = x.chunk(2, dim=-1)
+    return x * shared.cos + torch.cat((-right, left), dim=-1) * shared.sin
+
+
+def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Grouped-query attention: ``q [B, heads, W, d]`` over ``k, v [B, H_kv, S, d]``.
+
+    The heads of a group are laid beside each other as rows, so keys are read once per group.
+    Returns ``[B, W, heads * d]``.
+    """
+    batch, heads, width, dim = q.shape
+    groups = heads // k.shape[1]
+    rows = q.reshape(batch, k.shape[1], groups * width, dim)
+    if mask is not None:
+        mask = mask[:, None].repeat(1, 1, groups, 1)  # [B, 1, groups * W, S]
+    out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)
+    return out.reshape(batch, heads, width, dim).transpose(1, 2).reshape(batch, width, -1)
+
+
+class LeanVerifier(Verifier):
+    """The lean decoder behind the verifier's interface."""
+
+    def __init__(
+        self, architecture: Architecture, rotary: Rotary, tensors: Mapping[str, Tensor], name: str
+    ) -> None:
+        self.architecture, self.shape, self.name = architecture, architecture.shape, name
+        self._embedding = tensors["model.embed_tokens.weight"]
+        self._norm = tensors["model.norm.weight"]
+        head = self._embedding if architecture.tied else tensors["lm_head.weight"]
+        self._head = FrozenLinear(head)
+        self._rotary = rotary
+        self.dtype, self.device = self._embedding.dtype, self._embedding.device
+        self.blocks = [_block(architecture, i, tensors) for i in range(architecture.layers)]
+        self._pack()
+
+    @classmethod
+    def from_config(
+        cls, config: Any, *, seed: int = 0, dtype: torch.dtype = torch.float32
+    ) -> LeanVerifier:
+        """A random model of a transformers config, for tests and cost measurements."""
+        architecture = Architecture.from_config(config)
+        generator = torch.Generator().manual_seed(seed)
+        tensors = {}
+        for key, size in tensor_sizes(architecture).items():
+            noise = torch.randn(size, generator=generator, dtype=torch.float64)
+            scale = 1.0 if len(size) == 1 else size[-1] ** -0.5
+            tensors[key] = (noise * scale * 0.5 + (1.0 if "norm" in key else 0.0)).to(dtype)
+        rotary = Rotary.from_config(config, architecture, dtype)
+        return cls(architecture, rotary, tensors, f"random-{architecture.family}")
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """``[..., W]`` ids to ``[..., W, H]``."""
+        return F.embedding(token_ids, self._embedding)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """``[..., H]`` to ``[..., V]`` logits."""
+        logits: Tensor = self._head(hidden)
+        return logits
+
+    def body(
+        self, rows: Rows, past: Past, adapter: RowLoRA | None = None, taps: Sequence[int] = ()
+    ) -> Output:
+        """All blocks and the final norm over ``[B, W]`` rows."""
+        x = self.embed(rows.token_ids)
+        if rows.masked is not None:
+            assert adapter is not None, "mask rows need an adapter's mask vector"
+            x = torch.where(rows.masked[None, :, None], adapter.mask_vector.to(x.dtype), x)
+        shared = self._shared(rows, past, adapter)
+        tapped = {}
+        for block in self.blocks:
+            x = block(x, shared)
+            if block.index in taps:
+                tapped[block.index] = x
+        return Output(rms_norm(x, self._norm, self.architecture.norm_eps), taps=tapped)
+
+    def _shared(self, rows: Rows, past: Past, adapter: RowLoRA | None) -> BlockPass:
+        cos, sin = self._rotary(rows.positions)
+        gated = None
+        if adapter is not None and rows.gate is not None and not bool(rows.gate.all()):
+            gated = rows.gate.nonzero().squeeze(1)
+        if rows.gate is None or not bool(rows.gate.any()):
+            adapter = None
+        return BlockPass(cos, sin, past, past.span(rows), adapter, gated)
+
+    def _pack(self) -> None:
+        for module in (self._head, *(m for block in self.blocks for m in block.modules())):
+            if isinstance(module, FrozenLinear):
+                module.pack()
+
+
+def _block(architecture: Architecture, index: int, tensors: Mapping[str, Tensor]) -> Block:
+    prefix = f"model.layers.{index}."
+    norms = {
+        "input": tensors[prefix + "input_layernorm.weight"],
+        "post": tensors[prefix + "post_attention_layernorm.weight"],
+    }
+    if architecture.qk_norm:
+        norms["q"] = tensors[prefix + "self_attn.q_norm.weight"]
+        norms["k"] = tensors[prefix + "self_attn.k_norm.weight"]
+    linears = {}
+    for group, names in GROUPS.items():
+        weights = [tensors[f"{prefix}{name}.weight"] for name in names]
+        biases = [tensors[k] for name in names if (k := f"{prefix}{name}.bias") in tensors]
+        linears[group] = FrozenLinear(torch.cat(weights), torch.cat(biases) if biases else None)
+    block = Block(architecture, index, norms, linears)
+    return block.requires_grad_(False)
+
+
+def tensor_sizes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """Every tensor a checkpoint must hold, by its Hugging Face name."""
+    a = architecture
+    sizes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (a.vocab_size, a.hidden_size),
+        "model.norm.weight": (a.hidden_size,),
+    }
+    if not a.tied:
+        sizes["lm_head.weight"] = (a.vocab_size, a.hidden_size)
+    biased = {"qkv": a.qkv_bias, "o": a.o_bias, "gate_up": a.mlp_bias, "down": a.mlp_bias}
+    for layer in range(a.layers):
+        prefix = f"model.layers.{layer}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            sizes[f"{prefix}{norm}.weight"] = (a.hidden_size,)
+        if a.qk_norm:
+            sizes[f"{prefix}self_attn.q_norm.weight"] = (a.head_dim,)
+            sizes[f"{prefix}self_attn.k_norm.weight"] = (a.head_dim,)
+        for group, names in GROUPS.items():
+            inputs, outputs = a.linear_sizes(group)
+            for name, size in zip(names, outputs, strict=True):
+                sizes[f"{prefix}{name}.weight"] = (size, inputs)
+                if biased[group]:
+                    sizes[f"{prefix}{name}.bias"] = (size,)
+    return sizes

@@ -1,0 +1,39 @@
+"""A frozen linear layer that keeps, on CPU, a copy laid out for narrow inputs.
+
+oneDNN's packed layout makes a pass of 2–8 rows cost nearly what one row costs, which is what
+verification lives on (``docs/performance.md``). Gradients flow through the plain weights.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class FrozenLinear(nn.Module):
+    """``y = x Wᵀ + b`` with constant weights ``[out, in]``."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
+        self.weight: Tensor
+        self.bias: Tensor | None
+        self._packed: Tensor | None = None
+
+    def pack(self) -> None:
+        """Lay the weights out for narrow CPU passes, where PyTorch offers it (fp32 only)."""
+        fits = self.weight.device.type == "cpu" and self.weight.dtype is torch.float32
+        if fits and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[..., in]`` to ``[..., out]``."""
+        if self._packed is None or torch.is_grad_enabled():
+            return F.linear(x, self.weight, self.bias)
+        flat = x.reshape(-1, x.shape[-1])
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
+            flat, self._packed, self.bias, "none", [], ""
+        )
+        return y.view(*x.shape[:-1], -1)

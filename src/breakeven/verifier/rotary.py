@@ -1,0 +1,45 @@
+"""Rotary position tables, with frequencies computed by transformers for each rope type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from breakeven.verifier.architecture import Architecture
+
+
+class Rotary:
+    """Cosine and sine of every position: ``positions [B, W]`` to two ``[B, 1, W, d]``."""
+
+    def __init__(self, inverse_frequencies: Tensor, scale: float, dtype: torch.dtype) -> None:
+        self._frequencies, self._scale, self._dtype = inverse_frequencies, scale, dtype
+        self._cos = self._sin = torch.empty(0, inverse_frequencies.numel() * 2)
+
+    @classmethod
+    def from_config(cls, config: Any, architecture: Architecture, dtype: torch.dtype) -> Rotary:
+        """Frequencies of a transformers config (default, linear, llama3 and yarn rope types)."""
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+        rope = getattr(config, "rope_parameters", None) or {}
+        kind = rope.get("rope_type", "default")
+        if kind == "default":
+            steps = torch.arange(0, architecture.head_dim, 2, dtype=torch.float32)
+            return cls(rope["rope_theta"] ** (-steps / architecture.head_dim), 1.0, dtype)
+        frequencies, scale = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
+        return cls(frequencies, float(scale), dtype)
+
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Look the positions up, growing the tables when they are new."""
+        needed = int(positions.max()) + 1
+        if needed > len(self._cos):
+            self._grow(max(needed, 2 * len(self._cos), 512))
+        index = positions.to(self._cos.device)
+        return self._cos[index][:, None], self._sin[index][:, None]
+
+    def _grow(self, length: int) -> None:
+        angles = torch.outer(torch.arange(length, dtype=torch.float32), self._frequencies)
+        angles = torch.cat((angles, angles), dim=-1)
+        self._cos = (angles.cos() * self._scale).to(self._dtype)
+        self._sin = (angles.sin() * self._scale).to(self._dtype)
