@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
-import importlib.metadata
 import inspect
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typer.core import TyperGroup
 
 import breakeven
 from breakeven.errors import BreakevenError
+from breakeven.measure.packages import remedy
 
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
@@ -156,22 +155,13 @@ def explain(error: Exception, verb: str = "") -> str | None:
         case typer.Abort():
             return "error: not confirmed, nothing was done"
         case ModuleNotFoundError() if not (error.name or "breakeven").startswith("breakeven"):
-            return f"error: {error.name} is not installed; {_remedy(str(error.name))}"
+            return f"error: {error.name} is not installed; run: {remedy(str(error.name))}"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f" ({error.filename})" if error.filename else ""
             return f"error: the disk is full{where}; free some space and run the same command again"
-        case OSError(errno=int(), strerror=str(), filename=str()):
-            return f"error: {error.filename}: {error.strerror.lower()}"
+        case OSError(errno=int(), strerror=str(reason), filename=str(path)):
+            return f"error: {path}: {reason.lower()}"
     return None
-
-
-def _remedy(module: str) -> str:
-    """How to install ``module``: the extra of ours that brings it."""
-    for line in importlib.metadata.requires("breakeven") or ():
-        name, extra = re.match(r"[\w.-]+", line), re.search(r"extra == [\"'](\w+)", line)
-        if name and extra and name[0].replace("-", "_") == module.split(".")[0]:
-            return f"run: pip install 'breakeven[{extra[1]}]'"
-    return f"run: pip install {module.split('.')[0]}"
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,66 @@
+"""``breakeven doctor``: what is installed, and what to do about each problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import typer
+
+from breakeven.cli.options import Json
+
+
+def doctor(as_json: Json = False) -> None:
+    """Show what is installed and what to do about each problem.
+
+    Look here first when something is slow or missing: versions, processor, threads, load,
+    memory, GPU, caches, and one line for each problem that says what to do. The exit code is 1
+    when the bundled model cannot run.
+
+    Example:
+
+        breakeven doctor
+        breakeven doctor --json | jq .problems
+    """
+    from breakeven.measure.checkup import look, problems
+
+    report = look()
+    found = problems(report)
+    if as_json:
+        print(json.dumps({**report, "problems": [asdict(problem) for problem in found]}, indent=2))
+    else:
+        for label, text in describe(report):
+            print(f"{label:<10} {text}")
+        print()
+        for problem in found:
+            print(f"{'✗' if problem.blocks else '!'} {problem.what}  →  {problem.remedy}")
+        if not found:
+            print("✓ nothing stands in the way")
+    raise typer.Exit(int(any(problem.blocks for problem in found)))
+
+
+def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The report as (label, text) lines for people."""
+    facts, gpu, memory = report["machine"], report["gpu"], report["memory"]
+    flags = ", ".join(flag for flag, present in report["flags"].items() if present)
+    omp = report["environment"]["OMP_NUM_THREADS"] or "not set"
+    yield "breakeven", f"{report['breakeven']} on Python {facts['python']}, torch {facts['torch']}"
+    yield "cpu", f"{facts['cpu']}, {facts['cores']} usable cores ({flags})"
+    yield "threads", f"{facts['threads']} (OMP_NUM_THREADS {omp}); load {facts['load_1m_start']}"
+    yield "memory", f"{_gib(memory['available'])} of {_gib(memory['total'])} available"
+    yield "disk", f"{_gib(report['disk_free'])} free here"
+    yield "gpu", ", ".join(gpu["devices"]) or "none"
+    yield "verifier", report["verifier_path"]
+    for name, present in report["bundled"].items():
+        yield "model", f"{name}: {'installed' if present else 'missing'}"
+    for name, folder in report["caches"].items():
+        yield "cache", f"{folder['path']} ({name}): {_gib(folder['bytes'])}"
+    for extra, versions in report["extras"].items():
+        listed = (f"{name} {version or '–'}" for name, version in versions.items())
+        yield extra or "core", ", ".join(listed)
+
+
+def _gib(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB"
