@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -25,17 +25,14 @@ class Section(BaseModel):
 R = TypeVar("R", bound=Section)
 
 
-def load_recipe(
-    kind: type[R], path: Path | str | None = None, overrides: Sequence[str] = ()
-) -> R:
+def load_recipe(kind: type[R], path: Path | str | None = None, overrides: Sequence[str] = ()) -> R:
     """Read a recipe, apply ``section.field=value`` overrides, and check it.
 
     Values are YAML scalars or lists (``train.lr=1e-3``, ``decode.k=[2,4]``).
 
-    >>> class Train(Section):
-    ...     steps: int = 10
-    >>> class Recipe(Section):
-    ...     train: Train = Train()
+    >>> from pydantic import create_model
+    >>> Train = create_model("Train", __base__=Section, steps=(int, 10))
+    >>> Recipe = create_model("Recipe", __base__=Section, train=(Train, Train()))
     >>> load_recipe(Recipe, overrides=["train.steps=3"]).train.steps
     3
     >>> load_recipe(Recipe, overrides=["train.stpes=3"])
@@ -54,12 +51,13 @@ def load_recipe(
 
 def write_recipe(recipe: Section, path: Path) -> None:
     """Write the resolved recipe; reading the file back gives an equal one."""
-    path.write_text(yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
+    text = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(path.read_text())
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecipeError(f"{path}: no such recipe; `ls recipes/` lists the shipped ones") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -110,13 +108,19 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
 
 
 def _fields(kind: type[BaseModel], where: Sequence[str]) -> list[str]:
+    """Field names of the section at ``where``; list indexes and dict keys are stepped over."""
     for name in where:
         field = kind.model_fields.get(name)
-        below = field.annotation if field is not None else None
-        if not (isinstance(below, type) and issubclass(below, BaseModel)):
-            break
-        kind = below
+        kind = kind if field is None else _section(field.annotation) or kind
     return list(kind.model_fields)
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The model inside an annotation such as ``list[Drafter] | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inside = (_section(part) for part in get_args(annotation))
+    return next((found for found in inside if found is not None), None)
 
 
 def _one_line(error: Exception) -> str:
