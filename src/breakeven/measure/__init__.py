@@ -1,1 +1,1 @@
-"""TODO."""
+"""Measuring: paired benchmarks, the exactness audit, profiles and the verdict."""

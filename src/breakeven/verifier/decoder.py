@@ -146,6 +146,21 @@ class LeanVerifier(Verifier):
         rotary = Rotary.from_config(config, architecture, dtype)
         return cls(architecture, rotary, tensors, f"random-{architecture.family}")
 
+    @property
+    def rotary(self) -> Rotary:
+        """The position tables, for drafters whose layers share them."""
+        return self._rotary
+
+    @property
+    def final_norm(self) -> Tensor:
+        """``[H]`` weight of the norm before the head."""
+        return self._norm
+
+    @property
+    def head_weight(self) -> Tensor:
+        """``[V, H]`` rows of the head (the embedding table when they are tied)."""
+        return self._head.weight
+
     def embed(self, token_ids: Tensor) -> Tensor:
         """``[..., W]`` ids to ``[..., W, H]``."""
         return F.embedding(token_ids, self._embedding)

@@ -1,0 +1,168 @@
+"""The requests being decoded: slots 0..n-1 of one cache, in step.
+
+A finished request leaves at once; the last one is moved into its place, so the active requests
+are always a window at the front of the cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from breakeven.core import Finish, Phase, Round, Verified
+from breakeven.cost.ledger import Ledger
+from breakeven.decode.request import Completion, Request
+from breakeven.decode.round import padded_chain, speculative_round
+from breakeven.decode.stopping import Stopper
+from breakeven.drafters.base import Context, Drafter
+from breakeven.verifier.interface import Verifier
+
+
+@dataclass(slots=True)
+class Slot:
+    """One running request."""
+
+    stopper: Stopper
+    completion: Completion
+    started: float  # when its prefill was over
+    finished: bool = False
+
+    def take(self, block: Sequence[int]) -> int:
+        """Give it committed tokens; returns how many count."""
+        kept, finish = self.stopper.take(block)
+        if finish is not None:
+            self.finished = True
+            self.completion.finish = finish
+            self.completion.decode_s = time.perf_counter() - self.started
+            self.completion.tokens = self.stopper.tokens
+            self.completion.text = self.stopper.text()
+        return kept
+
+
+class Batch:
+    """Up to ``size`` requests decoded together."""
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        requests: Iterable[Request],
+        drafter: Drafter | None,
+        k: int,
+        size: int,
+        tokenizer: Any,
+        ledger: Ledger,
+    ) -> None:
+        self._verifier, self._drafter, self._k = verifier, drafter, k
+        self._tokenizer, self._limit = tokenizer, size
+        limit = verifier.shape.max_positions
+        longest = max(min(len(r.prompt) + r.max_new_tokens, limit) for r in requests)
+        capacity = longest + (k + 1 + drafter.scratch_rows if drafter else 1)
+        self._cache = verifier.new_cache(size, capacity)
+        self._context = Context(verifier, [], self._cache.window(0, 0), ledger)
+        self._slots: list[Slot] = []
+        if drafter is not None:
+            drafter.reserve(size, capacity)
+
+    @property
+    def size(self) -> int:
+        """Number of running requests."""
+        return len(self._slots)
+
+    def admit(self, waiting: deque[Request]) -> None:
+        """Prefill as many waiting requests as there are free slots."""
+        start = self.size
+        entering = [waiting.popleft() for _ in range(min(self._limit - start, len(waiting)))]
+        if not entering:
+            return
+        began = time.perf_counter()
+        hidden, first = self._prefill(start, [list(r.prompt) for r in entering])
+        now = time.perf_counter()
+        for slot, (request, token) in enumerate(zip(entering, first, strict=True), start):
+            room = self._verifier.shape.max_positions - len(request.prompt)
+            stopper = Stopper(request, self._tokenizer, room)
+            completion = Completion(request.id, [], Finish.LENGTH, prefill_s=now - began)
+            self._slots.append(Slot(stopper, completion, now))
+            self._slots[slot].take([token])
+            self._context.tokens[slot].append(token)
+        if self._drafter is not None:
+            self._drafter.begin(
+                self._context, start, hidden if self._drafter.needs_hidden else None
+            )
+
+    def _prefill(self, start: int, prompts: list[list[int]]) -> tuple[Tensor, list[int]]:
+        """Cache the prompts in slots ``start..``; returns hidden states and first tokens."""
+        context, stop = self._context, start + len(prompts)
+        window = self._cache.window(start, stop)
+        window.lengths.zero_()
+        entering = Context(self._verifier, prompts, window, context.ledger)
+        lengths = torch.tensor([len(p) for p in prompts])
+        out = self._verifier.run(
+            Phase.PREFILL,
+            padded_chain(entering, prompts),
+            window,
+            context.ledger,
+            logits=lengths - 1,
+        )
+        assert out.logits is not None
+        window.commit(lengths.tolist())
+        context.tokens.extend(prompts)
+        context.cache = self._cache.window(0, stop)
+        first: list[int] = out.logits[:, 0].argmax(dim=-1).tolist()
+        return out.hidden, first
+
+    def step(self) -> None:
+        """One round, or one plain step, of every running request."""
+        if self._drafter is None:
+            self._plain_step()
+            return
+        room = [slot.stopper.remaining for slot in self._slots]
+        outcomes = speculative_round(self._context, self._drafter, self._k, room)
+        for slot, outcome in zip(self._slots, outcomes, strict=True):
+            self._account(slot.completion, outcome, slot.take(outcome.tokens))
+
+    def _plain_step(self) -> None:
+        context = self._context
+        roots = [tokens[-1:] for tokens in context.tokens]
+        out = self._verifier.run(
+            Phase.PLAIN, padded_chain(context, roots), context.cache, context.ledger
+        )
+        assert out.logits is not None
+        context.cache.commit(1)
+        chosen = out.logits[:, 0].argmax(dim=-1).tolist()
+        for slot, tokens, token in zip(self._slots, context.tokens, chosen, strict=True):
+            tokens.append(token)
+            slot.take([token])
+
+    def _account(self, completion: Completion, outcome: Verified, kept: int) -> None:
+        draft = outcome.draft
+        entry = Round(completion.id, len(draft.tokens), outcome.accepted, kept, draft.free)
+        completion.rounds.append(entry)
+        self._context.ledger.rounds.append(entry)
+
+    def retire(self) -> list[Completion]:
+        """Take the finished requests out and close the gaps."""
+        done = []
+        for index in reversed(range(self.size)):
+            if self._slots[index].finished:
+                done.append(self._slots[index].completion)
+                self._remove(index)
+        if done:
+            self._context.cache = self._cache.window(0, self.size)
+        return done[::-1]
+
+    def _remove(self, index: int) -> None:
+        last = self.size - 1
+        if index != last:
+            self._slots[index] = self._slots[last]
+            self._context.tokens[index] = self._context.tokens[last]
+            self._cache.move(last, index)
+            if self._drafter is not None:
+                self._drafter.move(last, index)
+        self._slots.pop()
+        self._context.tokens.pop()

@@ -1,0 +1,69 @@
+"""The card of a drafter's folder: which method, for which verifier, with which settings.
+
+``drafter.json`` stands beside the weights. A drafter is of use to one verifier only, so the card
+carries that verifier's identity and loading checks it first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from breakeven.errors import DrafterError
+from breakeven.verifier.identity import Identity
+
+CARD_FILE = "drafter.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """``settings`` are the method's own; ``verifier`` is None for throw-away test models."""
+
+    drafter: str
+    verifier: Identity | None
+    settings: dict[str, Any]
+
+    def write(self, folder: Path) -> None:
+        """Write ``drafter.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(dataclasses.asdict(self), indent=2)
+        (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path, drafter: str, verifier: Identity | None) -> Card:
+        """Read the card in ``folder``; :class:`DrafterError` unless it is ``drafter``'s.
+
+        With a ``verifier`` its weights must be those the drafter was trained for.
+        """
+        path = folder / CARD_FILE
+        if not path.is_file():
+            raise DrafterError(f"{folder}: no {CARD_FILE}; give a folder written by 'train'")
+        try:
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            owner = Identity(**tree["verifier"]) if tree["verifier"] else None
+            card = cls(str(tree["drafter"]), owner, dict(tree["settings"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DrafterError(f"{path}: not a drafter's card ({error}); train it again") from None
+        if card.drafter != drafter:
+            raise DrafterError(f"{folder}: holds a '{card.drafter}' drafter, not '{drafter}'")
+        card._check(folder, verifier)
+        return card
+
+    def _check(self, folder: Path, verifier: Identity | None) -> None:
+        owner = self.verifier
+        if verifier is None or owner is None or owner.weights_sha256 == verifier.weights_sha256:
+            return
+        raise DrafterError(
+            f"{folder}: trained for verifier '{owner.name}' (weights {owner.weights_sha256[:8]}), "
+            f"but this verifier is '{verifier.name}' (weights {verifier.weights_sha256[:8]}); "
+            "train a drafter for it, or load the verifier it was trained for"
+        )
+
+    def setting(self, folder: Path, name: str) -> Any:
+        """One of the settings; a missing one is a :class:`DrafterError` that names it."""
+        if name not in self.settings:
+            raise DrafterError(f"{folder / CARD_FILE}: setting '{name}' is missing; train it again")
+        return self.settings[name]

@@ -1,0 +1,141 @@
+"""``configuration.json``: what a benchmark run measures, on what, with which command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import breakeven
+from breakeven.errors import DataError, OutputExistsError, RecipeError
+from breakeven.measure.configuration import Configuration
+from breakeven.measure.definitions import DEFINITIONS
+from breakeven.measure.machine import machine_facts
+from breakeven.measure.prompts import Prompt, fingerprint
+from breakeven.measure.results import write_json
+from breakeven.verifier.load import Loaded
+
+FILE = "configuration.json"
+RECORDS = "requests.jsonl"
+
+PINNED = (
+    "verifier.weights_sha256", "split", "prompts", "prompts_sha256", "repeats", "max_new_tokens",
+    "seed", "mode", "configurations", "machine.cpu", "machine.threads", "machine.gpu",
+    "machine.torch", "breakeven",
+)  # fmt: skip
+"""Fields that a resumed run must share with the one it continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a benchmark run was asked to do."""
+
+    prompts: Sequence[Prompt]
+    configurations: Sequence[Configuration]
+    repeats: int = 3
+    max_new_tokens: int = 128
+    seed: int = 0
+    artifact: str = ""
+    split: str = "test"
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{name} = {getattr(self, name)}: give 1 or more")
+        if not self.prompts:
+            raise RecipeError("no prompts to measure on: give at least one")
+
+    @property
+    def trials(self) -> int:
+        """Prompts decoded in all, plain decoding included."""
+        return len(self.prompts) * (len(self.configurations) + 1) * self.repeats
+
+    def describe(self, loaded: Loaded) -> dict[str, Any]:
+        """The content of ``configuration.json`` at the start of the run."""
+        return {
+            "kind": "bench",
+            "breakeven": breakeven.__version__,
+            "command": self.command,
+            "verifier": {
+                "name": loaded.identity.name,
+                "weights_sha256": loaded.identity.weights_sha256,
+            },
+            "artifact": self.artifact,
+            "split": self.split,
+            "prompts": len(self.prompts),
+            "prompts_sha256": fingerprint(self.prompts),
+            "categories": sorted({p.category for p in self.prompts}),
+            "repeats": self.repeats,
+            "max_new_tokens": self.max_new_tokens,
+            "seed": self.seed,
+            "mode": loaded.verifier.mode,
+            "dtype": str(loaded.verifier.dtype).removeprefix("torch."),
+            "machine": machine_facts(),
+            "configurations": [
+                {"name": c.name, **asdict(c), "path": str(c.path) if c.path else None}
+                for c in self.configurations
+            ],
+            "definitions": DEFINITIONS,
+            "warnings": [],
+        }
+
+
+def open_folder(
+    out: Path, description: dict[str, Any], *, resume: bool = False, force: bool = False
+) -> dict[str, Any]:
+    """Make ``out`` ready and return its description: the old one when a run is continued.
+
+    Raises :class:`OutputExistsError` where something stands in the way and
+    :class:`RecipeError` where the run to be continued was another one.
+    """
+    if (out / RECORDS).exists() and not (force or resume):
+        raise OutputExistsError(
+            f"{out} holds a benchmark run: --resume continues it, --force starts over"
+        )
+    if force:
+        (out / RECORDS).unlink(missing_ok=True)
+    if (out / RECORDS).exists():
+        found = read_description(out)
+        compare(found, description, out)
+        return found
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / FILE, description)
+    return description
+
+
+def read_description(out: Path) -> dict[str, Any]:
+    """Read ``configuration.json``; a missing or broken one is a :class:`DataError`."""
+    try:
+        found = json.loads((out / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{out / FILE}: cannot be read ({error}); use --force to start over") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{out / FILE}: not a run's description; use --force to start over")
+    return found
+
+
+def compare(found: Mapping[str, Any], wanted: Mapping[str, Any], out: Path) -> None:
+    """Refuse to continue a run whose :data:`PINNED` fields differ, naming the first."""
+    for field in PINNED:
+        old, new = _at(found, field), _at(wanted, field)
+        if old != new:
+            raise RecipeError(
+                f"{out} was measured with {field} = {_brief(old)}, now it is {_brief(new)}: "
+                "give the same again, or --force to start over"
+            )
+
+
+def _at(tree: Mapping[str, Any], field: str) -> Any:
+    value: Any = tree
+    for part in field.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(v["name"]) if isinstance(v, dict) else str(v) for v in value)
+    return str(value)

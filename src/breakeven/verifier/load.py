@@ -1,0 +1,148 @@
+"""Load a verifier by one name, with everything that goes with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from breakeven.errors import ModelError
+from breakeven.verifier.architecture import Architecture, unsupported
+from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
+from breakeven.verifier.identity import Identity, identify
+from breakeven.verifier.interface import Verifier
+from breakeven.verifier.rotary import Rotary
+from breakeven.verifier.sources import model_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A verifier with its tokenizer, its identity and its end-of-sequence ids."""
+
+    verifier: Verifier
+    tokenizer: Any  # transformers.PreTrainedTokenizerBase
+    identity: Identity
+    eos: frozenset[int]
+    path: Path
+
+
+def load_verifier(
+    name: str,
+    *,
+    threads: int | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    backend: str = "auto",
+    trust_remote_code: bool = False,
+) -> Loaded:
+    """Load ``name``: a bundled model, a directory, a hub id or a GGUF file.
+
+    ``dtype`` defaults to fp32 on CPU and bf16 on CUDA. ``backend`` is ``lean``, ``transformers``
+    or ``auto`` (lean where the family allows it). Raises :class:`ModelError`.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError(f"device '{device}': this PyTorch sees no CUDA device; use device cpu")
+    folder = model_folder(name)
+    config = _config(folder, trust_remote_code)
+    tokenizer = _tokenizer(folder, trust_remote_code)
+    _check_tokenizer(folder, tokenizer, config)
+    reason = unsupported(config)
+    if backend == "lean" and reason:
+        raise ModelError(f"{name}: {reason}; use backend auto or transformers")
+    dtype = dtype or (torch.bfloat16 if device.startswith("cuda") else torch.float32)
+    verifier: Verifier
+    if reason is None and backend != "transformers":
+        verifier = _lean(name, folder, config, dtype, device)
+    else:
+        from breakeven.verifier.fallback import TransformersVerifier
+
+        verifier = TransformersVerifier.load(name, folder, config, dtype, device, trust_remote_code)
+    eos = _eos(folder, config, tokenizer)
+    return Loaded(verifier, tokenizer, identify(name, folder, tokenizer), eos, folder)
+
+
+def _config(folder: Path, trust_remote_code: bool) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except Exception as error:  # transformers raises many kinds here
+        raise ModelError(
+            f"{folder}/config.json: not a model transformers knows ({_one_line(error)}); code "
+            "inside model folders runs only with trust_remote_code"
+        ) from None
+
+
+def _tokenizer(folder: Path, trust_remote_code: bool) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except Exception as error:
+        raise ModelError(
+            f"{folder}: no usable tokenizer ({_one_line(error)}); copy the model's tokenizer.json "
+            "and tokenizer_config.json there"
+        ) from None
+
+
+def _check_tokenizer(folder: Path, tokenizer: Any, config: Any) -> None:
+    highest = max(tokenizer.get_vocab().values())
+    if highest >= config.vocab_size:
+        raise ModelError(
+            f"{folder}: the tokenizer has ids up to {highest}, the model only "
+            f"{config.vocab_size} embedding rows; this is another model's tokenizer"
+        )
+
+
+def _eos(folder: Path, config: Any, tokenizer: Any) -> frozenset[int]:
+    """Every id that ends a sequence: generation config, model config and tokenizer together."""
+    found: list[Any] = [config.eos_token_id, tokenizer.eos_token_id]
+    file = folder / "generation_config.json"
+    if file.is_file():
+        found.append(json.loads(file.read_text()).get("eos_token_id"))
+    flat = [i for item in found for i in (item if isinstance(item, list) else [item])]
+    return frozenset(i for i in flat if i is not None)
+
+
+def _lean(name: str, folder: Path, config: Any, dtype: torch.dtype, device: str) -> LeanVerifier:
+    architecture = Architecture.from_config(config)
+    tensors = dict(_read_tensors(folder, architecture, dtype, device))
+    rotary = Rotary.from_config(config, architecture, dtype)
+    return LeanVerifier(architecture, rotary, tensors, name)
+
+
+def _read_tensors(
+    folder: Path, architecture: Architecture, dtype: torch.dtype, device: str
+) -> Iterable[tuple[str, Tensor]]:
+    """The tensors the decoder needs, each checked for presence and shape."""
+    where = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                where.update(dict.fromkeys(tensors.keys(), file))
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                f"{file}: truncated or corrupt ({_one_line(error)}); download it again"
+            ) from None
+    for key, size in tensor_sizes(architecture).items():
+        if key not in where:
+            raise ModelError(f"{folder}: tensor '{key}' is missing; a weight file was not copied")
+        with safe_open(where[key], framework="pt", device=device) as tensors:
+            tensor = tensors.get_tensor(key)
+        if tuple(tensor.shape) != size:
+            raise ModelError(
+                f"{folder}: '{key}' has shape {list(tensor.shape)}, config.json says {list(size)}"
+            )
+        yield key, tensor.to(dtype)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
