@@ -142,7 +142,7 @@ def explain(error: Exception, verb: str = "") -> str | None:
     """The line that tells a person what to do, or None when the fault is ours.
 
     >>> explain(OSError(errno.ENOSPC, "No space left on device", "runs/a.parquet"))
-    "error: the disk is full (runs/a.parquet); free some space and run the same command again"
+    'error: the disk is full (runs/a.parquet); free some space and run the same command again'
     >>> explain(ZeroDivisionError()) is None
     True
     """
