@@ -1,0 +1,79 @@
+"""Drafters by name; packages add theirs through the entry point group ``breakeven.drafters``.
+
+An entry point is the class itself: a :class:`~breakeven.drafters.base.Drafter` that is created
+from options, or, when it has trained weights, by ``load(folder, verifier, identity)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from breakeven.drafters.base import Drafter
+from breakeven.errors import DrafterError, nearest
+from breakeven.verifier.load import Loaded
+
+GROUP = "breakeven.drafters"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One drafting method: where its class is, and whether it needs a trained folder."""
+
+    where: str
+    trained: bool
+    summary: str
+
+
+METHODS = {
+    "ngram": Method(
+        "breakeven.drafters.ngram:NGram", False, "looks the last tokens up in the context"
+    ),
+    "peft-bd-gated": Method(
+        "breakeven.drafters.peft_bd:GatedBlockDrafter",
+        True,
+        "row-gated LoRA block diffusion on the verifier's own backbone and cache",
+    ),
+    "fastmtp": Method(
+        "breakeven.drafters.fastmtp:FastMTP", True, "one shared multi-token-prediction layer"
+    ),
+}
+
+
+def names() -> list[str]:
+    """Every known drafter, the plug-ins included."""
+    return sorted({*METHODS, *(point.name for point in entry_points(group=GROUP))})
+
+
+def create(name: str, loaded: Loaded, path: Path | str | None = None, **options: Any) -> Drafter:
+    """A drafter for a loaded verifier; ``path`` is the folder of a trained one.
+
+    Raises :class:`DrafterError` for an unknown name, a missing or needless folder, or weights
+    that do not fit the verifier.
+    """
+    kind, trained = _find(name)
+    if not trained:
+        if path is not None:
+            raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
+        drafter: Drafter = kind(**options)
+        return drafter
+    if path is None:
+        raise DrafterError(f"'{name}' is a trained drafter; give its folder: {name}=FOLDER")
+    if not Path(path).is_dir():
+        raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
+    drafter = kind.load(Path(path), loaded.verifier, loaded.identity)
+    return drafter
+
+
+def _find(name: str) -> tuple[Any, bool]:
+    if name in METHODS:
+        module, _, attribute = METHODS[name].where.partition(":")
+        return getattr(importlib.import_module(module), attribute), METHODS[name].trained
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            kind = point.load()
+            return kind, hasattr(kind, "load")
+    raise DrafterError(f"no drafter is called '{name}'; {nearest(name, names())}")
