@@ -7,6 +7,7 @@ batches work as in the lean decoder. Models that keep another kind of state are 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ class TransformersVerifier(Verifier):
         self.model, self.name = model.eval().requires_grad_(False), name
         self.shape = _shape(model.config)
         self.dtype, self.device = model.dtype, model.device
+        accepted = inspect.signature(model.base_model.forward).parameters
+        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
         _check_exactness(self)
 
     @classmethod
@@ -105,9 +108,9 @@ class TransformersVerifier(Verifier):
             input_ids=rows.token_ids,
             position_ids=rows.positions,
             attention_mask=mask,
-            past_key_values=_PastAsCache(past, span),
             use_cache=True,
             output_hidden_states=bool(taps),
+            **{self._cache_argument: _PastAsCache(past, span)},
         )
         tapped = {i: out.hidden_states[i + 1] for i in taps}
         return Output(out.last_hidden_state, taps=tapped)
@@ -115,7 +118,9 @@ class TransformersVerifier(Verifier):
 
 def _shape(config: Any) -> ModelShape:
     text = config.get_text_config()
-    heads = text.num_attention_heads
+    heads = getattr(text, "num_attention_heads", None)
+    if heads is None:
+        raise _refusal(config.model_type, config.model_type, "it has no attention heads")
     limit = getattr(text, "max_position_embeddings", 1 << 31)
     return ModelShape(
         vocab_size=text.vocab_size,
@@ -147,9 +152,12 @@ def _check_exactness(verifier: TransformersVerifier) -> None:
     except (AttributeError, TypeError, RuntimeError, ValueError, KeyError, IndexError) as error:
         problem = " ".join(str(error).split())[:160]
     if problem:
-        kind = verifier.model.config.model_type
-        raise ModelError(
-            f"{verifier.name}: models of type '{kind}' keep a state that cannot be cut back after "
-            f"a rejected draft, or need a cache of their own ({problem}); use a model with "
-            "ordinary attention layers"
-        )
+        raise _refusal(verifier.name, verifier.model.config.model_type, problem)
+
+
+def _refusal(name: str, kind: str, problem: str) -> ModelError:
+    return ModelError(
+        f"{name}: models of type '{kind}' keep a state that cannot be cut back after a rejected "
+        f"draft, or need a cache of their own ({problem}); use a model with ordinary attention "
+        "layers"
+    )
