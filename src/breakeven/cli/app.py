@@ -45,7 +45,7 @@ VERBS = {
     "generate": Verb("Answer prompts, with or without a drafter, and show the account."),
     "bench": Verb(
         "Measure drafters against plain decoding on held-out prompts.",
-        "the repeats already finished are kept; run it again for the whole comparison",
+        "what was measured is kept; the same command with --resume continues",
     ),
     "audit": Verb("Check that the output is the verifier's own, and class every divergence."),
     "oracle": Verb("Compute what would pay: break-even, best K, the paper's oracle."),

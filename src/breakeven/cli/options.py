@@ -15,6 +15,7 @@ BUNDLED = "smollm2-135m"
 ModelName = Annotated[
     str,
     typer.Option(
+        "--verifier",
         "--model",
         "-m",
         metavar="NAME",

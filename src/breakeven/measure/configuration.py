@@ -36,6 +36,11 @@ class Configuration:
         """The configuration's name in every result file."""
         return f"{self.drafter}-k{self.k}"
 
+    @property
+    def folder(self) -> str | None:
+        """Where the weights come from, for result files."""
+        return str(self.path) if self.path else None
+
 
 def parse_drafter(text: str) -> tuple[str, Path | None]:
     """``NAME`` or ``NAME=PATH`` as written on the command line.

@@ -10,7 +10,7 @@ from typing import Any
 
 import breakeven
 from breakeven.errors import DataError, OutputExistsError, RecipeError
-from breakeven.measure.configuration import Configuration
+from breakeven.measure.configuration import PLAIN, Configuration
 from breakeven.measure.definitions import DEFINITIONS
 from breakeven.measure.machine import machine_facts
 from breakeven.measure.prompts import Prompt, fingerprint
@@ -75,8 +75,8 @@ class Plan:
             "dtype": str(loaded.verifier.dtype).removeprefix("torch."),
             "machine": machine_facts(),
             "configurations": [
-                {"name": c.name, **asdict(c), "path": str(c.path) if c.path else None}
-                for c in self.configurations
+                {"name": PLAIN, "drafter": None, "k": 0},
+                *({"name": c.name, **asdict(c), "path": c.folder} for c in self.configurations),
             ],
             "definitions": DEFINITIONS,
             "warnings": [],
@@ -111,7 +111,9 @@ def read_description(out: Path) -> dict[str, Any]:
     try:
         found = json.loads((out / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{out / FILE}: cannot be read ({error}); use --force to start over") from None
+        raise DataError(
+            f"{out / FILE}: cannot be read ({error}); use --force to start over"
+        ) from None
     if not isinstance(found, dict):
         raise DataError(f"{out / FILE}: not a run's description; use --force to start over")
     return found

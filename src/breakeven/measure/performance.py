@@ -18,6 +18,7 @@ from breakeven.measure.acceptance import Acceptance, by_category
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.records import Record
 from breakeven.measure.statistics import (
+    Estimate,
     Floats,
     mean_of_ratios,
     paired_interval,
@@ -82,28 +83,29 @@ def compare(
     config: str, category: str, group: Sequence[Record], plain: dict[str, Record], seed: int = 0
 ) -> Performance:
     """One configuration on some prompts beside plain decoding on the same ones."""
+    nan = float("nan")
     partners = [plain[record.id] for record in group]
     pairs = [(r, p) for r, p in zip(group, partners, strict=True) if _comparable(r, p)]
-    decode = paired_interval(*_seconds(pairs, "decode_s"), seed=seed) if pairs else None
+    times = _seconds(pairs)
+    decode = paired_interval(*times, seed=seed) if pairs else Estimate(nan)
     step = plain_step(partners)
     cost = round_cost(group, step)
     steps = sum(r.tokens - 1 for r in group)
-    nan = float("nan")
     return Performance(
         config=config,
         category=category,
         tokens_per_s=steps / sum(r.decode_s for r in group),
-        ratio=decode.value if decode else nan,
-        ratio_low=decode.low if decode else nan,
-        ratio_high=decode.high if decode else nan,
-        end_to_end_ratio=ratio_of_totals(*_seconds(pairs, "end_to_end_s")) if pairs else nan,
+        ratio=decode.value,
+        ratio_low=decode.low,
+        ratio_high=decode.high,
+        end_to_end_ratio=ratio_of_totals(*_seconds(pairs, prefill=True)) if pairs else nan,
         c_d=cost.draft if cost else nan,
         c_v=cost.verify if cost else nan,
         c_s=cost.other if cost else nan,
         break_even=cost.break_even if cost else nan,
         acceptance_length=Acceptance.of(config, category, group).acceptance_length,
-        mean_ratio=mean_of_ratios(*_seconds(pairs, "decode_s")) if pairs else nan,
-        spread=spread(*_seconds(pairs, "decode_s")) if pairs else nan,
+        mean_ratio=mean_of_ratios(*times) if pairs else nan,
+        spread=spread(*times) if pairs else nan,
         prompts=len(pairs),
     )
 
@@ -133,11 +135,17 @@ def _comparable(record: Record, plain: Record) -> bool:
     return record.tokens > 1 and plain.tokens > 1
 
 
-def _seconds(pairs: Sequence[tuple[Record, Record]], field: str) -> tuple[Floats, Floats]:
+def _seconds(
+    pairs: Sequence[tuple[Record, Record]], *, prefill: bool = False
+) -> tuple[Floats, Floats]:
     """Plain decoding's seconds and the candidate's, scaled to plain decoding's output length.
 
     Lengths differ only where a near-tie made the outputs part; then time per token is compared.
     """
-    baseline = np.array([getattr(p, field) for _, p in pairs])
     scale = np.array([(p.tokens - 1) / (r.tokens - 1) for r, p in pairs])
-    return baseline, np.array([getattr(r, field) for r, _ in pairs]) * scale
+    baseline = np.array([p.decode_s for _, p in pairs])
+    candidate = np.array([r.decode_s for r, _ in pairs]) * scale
+    if prefill:
+        baseline = baseline + np.array([p.prefill_s for _, p in pairs])
+        candidate = candidate + np.array([r.prefill_s for r, _ in pairs])
+    return baseline, candidate

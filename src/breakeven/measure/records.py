@@ -57,11 +57,6 @@ class Record:
         """What makes a record unique in a run."""
         return self.config, self.repeat, self.id
 
-    @property
-    def end_to_end_s(self) -> float:
-        """Prefill and decoding together."""
-        return self.prefill_s + self.decode_s
-
     @classmethod
     def of(
         cls, config: str, repeat: int, prompt: Prompt, completion: Completion, ledger: Ledger
@@ -160,7 +155,9 @@ def read_records(path: Path) -> list[Record]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); run `breakeven bench`") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); run `breakeven bench`"
+        ) from None
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:

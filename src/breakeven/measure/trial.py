@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ WARM_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to decode, ready to run: no drafter is plain decoding."""
+    """A way to decode, ready to run: plain decoding by default."""
 
-    name: str
+    name: str = PLAIN
     drafter: Drafter | None = None
     k: int = 0
 
@@ -56,18 +56,16 @@ class Decoding:
         return completion, ledger
 
 
-def methods(drafters: Mapping[str, tuple[Drafter, int]]) -> list[Method]:
-    """Plain decoding first, then each configuration."""
-    return [Method(PLAIN), *(Method(name, d, k) for name, (d, k) in drafters.items())]
+def warm_up(decoding: Decoding, candidates: Sequence[Method], prompt: Prompt) -> dict[str, Ledger]:
+    """Run every method and every verify width once, so that nothing is compiled while timed.
 
-
-def warm_up(decoding: Decoding, candidates: Iterable[Method], prompt: Prompt) -> None:
-    """Run every method and every verify width once, so that nothing is compiled while timed."""
-    candidates = list(candidates)
+    Returns each method's ledger of a second, warm, short run: what an estimate needs.
+    """
     widths(decoding.verifier, range(1, max(m.k for m in candidates) + 2))
+    tokens = min(WARM_TOKENS, decoding.max_new_tokens)
     for method in candidates:
-        tokens = min(WARM_TOKENS, decoding.max_new_tokens)
         decoding.run(method, prompt, max_new_tokens=tokens)
+    return {m.name: decoding.run(m, prompt, max_new_tokens=tokens)[1] for m in candidates}
 
 
 def widths(verifier: Verifier, rows: Iterable[int]) -> None:

@@ -1,0 +1,155 @@
+"""The benchmark: plain decoding and every configuration on the same prompts, interleaved.
+
+    for each repeat, for each prompt: every configuration, in an order drawn anew
+
+in one process, after warming up, each prompt alone with a ledger of its own. Every result is
+written to ``requests.jsonl`` as it is measured, and a killed run continues where it stopped. All
+tables are computed from those lines (see ``conclude``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from breakeven.cost.curve import CostCurve
+from breakeven.drafters.base import Drafter
+from breakeven.measure.conclusion import BenchResult, conclude
+from breakeven.measure.configuration import Configuration, check
+from breakeven.measure.cost_curve import measure_cost_curve
+from breakeven.measure.description import FILE, RECORDS, Plan, open_folder
+from breakeven.measure.machine import load_1m
+from breakeven.measure.neighbours import Neighbours, load_warning
+from breakeven.measure.prompts import Prompt
+from breakeven.measure.records import Record, RecordFile
+from breakeven.measure.results import write_json
+from breakeven.measure.schedule import interleaved
+from breakeven.measure.trial import Decoding, Method, quiet_collector, warm_up
+from breakeven.progress import meter
+from breakeven.verifier.load import Loaded
+
+FEW_PROMPTS = 12
+COST_CURVE = "cost_curve.csv"
+
+MakeDrafter = Callable[[Configuration], Drafter]
+
+
+def run_bench(
+    loaded: Loaded,
+    prompts: Sequence[Prompt],
+    configurations: Sequence[Configuration],
+    out: Path,
+    *,
+    repeats: int = 3,
+    max_new_tokens: int = 128,
+    seed: int = 0,
+    artifact: str = "",
+    split: str = "test",
+    command: str = "",
+    resume: bool = False,
+    force: bool = False,
+    audit: bool = True,
+    make_drafter: MakeDrafter | None = None,
+) -> BenchResult:
+    """Measure, write every file of docs/formats.md into ``out``, and return them as objects.
+
+    ``prompts`` are rows of an artifact (see ``prompts.choose``). ``audit`` checks the outputs of
+    the first repeat against plain decoding's. ``resume`` continues a run that was stopped,
+    ``force`` starts it over; without them a folder that holds one is an
+    :class:`OutputExistsError`. ``make_drafter`` replaces the drafter registry.
+    """
+    plan = Plan(
+        list(prompts),
+        check(configurations),
+        repeats,
+        max_new_tokens,
+        seed,
+        artifact,
+        split,
+        command,
+    )
+    make = make_drafter or registered(loaded)
+    methods = make_methods(plan.configurations, make)
+    description = open_folder(out, plan.describe(loaded), resume=resume, force=force)
+    decoding = Decoding(loaded.verifier, loaded.eos, max_new_tokens)
+    doubts = warn(few_prompts(plan), load_warning())
+    neighbours = Neighbours()
+    records, fresh = _measure(plan, decoding, methods, out)
+    curve = _curve(loaded, out, seed, fresh)
+    if fresh:
+        doubts += warn(neighbours.warning())
+        description["warnings"] = sorted({*description["warnings"], *doubts})
+        description["machine"]["load_1m_end"] = load_1m()
+        write_json(out / FILE, description)
+    return conclude(loaded, plan, records, curve, description, out, audit=audit)
+
+
+def registered(loaded: Loaded) -> MakeDrafter:
+    """Drafters by their registered names."""
+    from breakeven.drafters.registry import create
+
+    return lambda c: create(c.drafter, loaded, c.path)
+
+
+def make_methods(configurations: Sequence[Configuration], make: MakeDrafter) -> list[Method]:
+    """Plain decoding and every configuration; draft lengths share one loaded drafter."""
+    drafters: dict[tuple[str, Path | None], Drafter] = {}
+    methods = [Method()]
+    for c in configurations:
+        source = (c.drafter, c.path)
+        if source not in drafters:
+            drafters[source] = make(c)
+        methods.append(Method(c.name, drafters[source], c.k))
+    return methods
+
+
+def warn(*doubts: str | None) -> list[str]:
+    """Print the doubts there are on standard error, and return them."""
+    found = [doubt for doubt in doubts if doubt]
+    for doubt in found:
+        print(f"warning: {doubt}", file=sys.stderr, flush=True)
+    return found
+
+
+def few_prompts(plan: Plan) -> str | None:
+    """A warning when the interval will be wide."""
+    if len(plan.prompts) >= FEW_PROMPTS:
+        return None
+    return f"{len(plan.prompts)} prompts give wide intervals: use {FEW_PROMPTS} or more"
+
+
+def _measure(
+    plan: Plan, decoding: Decoding, methods: Sequence[Method], out: Path
+) -> tuple[list[Record], bool]:
+    """All records of the run, and whether any of them is new."""
+    by_name = {method.name: method for method in methods}
+    order = list(interleaved(list(by_name), len(plan.prompts), plan.repeats, plan.seed))
+    with RecordFile(out / RECORDS) as file:
+        there = {record.key for record in file.records}
+        missing = [t for t in order if (t[2], t[0], plan.prompts[t[1]].id) not in there]
+        if not missing:
+            return file.records, False
+        warm_up(decoding, methods, plan.prompts[0])
+        with ExitStack() as stack:
+            stack.enter_context(quiet_collector())
+            progress = stack.enter_context(
+                meter("bench", total=len(order), done=len(order) - len(missing))
+            )
+            for repeat, index, name in missing:
+                prompt = plan.prompts[index]
+                completion, ledger = decoding.run(by_name[name], prompt)
+                file.append(Record.of(name, repeat, prompt, completion, ledger))
+                progress.advance()
+        return file.records, True
+
+
+def _curve(loaded: Loaded, out: Path, seed: int, fresh: bool) -> CostCurve:
+    """The cost curve of this run, measured unless a finished run has one."""
+    path = out / COST_CURVE
+    if path.exists() and not fresh:
+        return CostCurve.read(path)
+    curve = measure_cost_curve(loaded.verifier, seed=seed)
+    curve.write(path)
+    return curve

@@ -1,0 +1,80 @@
+"""From a run's records to its tables, profiles, audit and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from breakeven.cost.curve import CostCurve
+from breakeven.measure.acceptance import Acceptance, acceptance_table
+from breakeven.measure.audit import Audit
+from breakeven.measure.configuration import PLAIN
+from breakeven.measure.description import Plan
+from breakeven.measure.inspection import inspect_records
+from breakeven.measure.performance import Performance, performance_table
+from breakeven.measure.profiles import speculation_profile
+from breakeven.measure.records import Record
+from breakeven.measure.results import write_csv, write_json
+from breakeven.measure.trial import Decoding
+from breakeven.measure.verdict import Verdict, decide
+from breakeven.measure.wording import Scene
+from breakeven.verifier.load import Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """Everything a benchmark run found; the same is in the files of ``out``."""
+
+    out: Path
+    description: Mapping[str, Any]
+    records: Sequence[Record]
+    acceptance: Sequence[Acceptance]
+    performance: Sequence[Performance]
+    curve: CostCurve
+    audits: Sequence[Audit]
+    verdict: Verdict
+
+
+def conclude(
+    loaded: Loaded,
+    plan: Plan,
+    records: Sequence[Record],
+    curve: CostCurve,
+    description: Mapping[str, Any],
+    out: Path,
+    *,
+    audit: bool = True,
+) -> BenchResult:
+    """Compute and write everything that follows from the records."""
+    configs = [c.name for c in plan.configurations]
+    acceptance = acceptance_table(records, configs)
+    performance = performance_table(records, [PLAIN, *configs], seed=plan.seed)
+    audits: Sequence[Audit] = ()
+    if audit:
+        decoding = Decoding(loaded.verifier, loaded.eos, plan.max_new_tokens)
+        audits = inspect_records(decoding, plan.prompts, records, configs)
+    verdict = decide(performance, audits, Scene.of(description))
+    longest = max(c.k for c in plan.configurations)
+    lengths = {c.name: c.k for c in plan.configurations}
+    write_csv(out / "acceptance.csv", [_padded(a, lengths[a.config], longest) for a in acceptance])
+    write_csv(out / "performance.csv", [p.row() for p in performance])
+    if audit:
+        write_json(out / "audit.json", [a.row(loaded.tokenizer) for a in audits])
+    write_json(out / "verdict.json", verdict.row())
+    for c in plan.configurations:
+        profile = speculation_profile(
+            c,
+            [a for a in acceptance if a.config == c.name],
+            [r for r in records if r.config == c.name],
+            description,
+        )
+        write_json(out / "profiles" / c.name / "speculation_profile.json", profile)
+    return BenchResult(out, description, records, acceptance, performance, curve, audits, verdict)
+
+
+def _padded(acceptance: Acceptance, k: int, longest: int) -> dict[str, Any]:
+    """A row with the columns of the longest draft, empty beyond its own."""
+    unknown = {f"survival_{i}": float("nan") for i in range(k + 1, longest + 1)}
+    return acceptance.row(k) | unknown

@@ -1,0 +1,53 @@
+"""A benchmark's result as a table for the terminal."""
+
+from __future__ import annotations
+
+import math
+
+from rich.table import Table
+
+from breakeven.measure.acceptance import ALL
+from breakeven.measure.conclusion import BenchResult
+from breakeven.measure.configuration import PLAIN
+from breakeven.measure.performance import Performance
+
+UNKNOWN = "–"
+
+
+def bench_table(result: BenchResult) -> Table:
+    """One line per configuration over all categories; definitions stand below it."""
+    audits = {audit.config: str(audit.verdict) for audit in result.audits}
+    table = Table(
+        caption="Ratio: speed of decoding against ar, 95 % interval over prompts. AL: tokens per "
+        "round, the verifier's own included. It pays above break-even = draft + verify + rest, "
+        "in plain steps.",
+        caption_justify="left",
+    )
+    table.add_column("configuration")
+    for name in ("tok/s", "ratio", "95 %", "AL", "break-even", "draft", "verify", "rest"):
+        table.add_column(name, justify="right")
+    table.add_column("output")
+    for row in result.performance:
+        if row.category == ALL:
+            table.add_row(*_cells(row, audits.get(row.config, UNKNOWN)))
+    return table
+
+
+def _cells(row: Performance, output: str) -> list[str]:
+    interval = f"{_number(row.ratio_low)}–{_number(row.ratio_high)}"
+    return [
+        row.config,
+        _number(row.tokens_per_s, 1),
+        _number(row.ratio),
+        UNKNOWN if row.config == PLAIN else interval,
+        _number(row.acceptance_length),
+        _number(row.break_even),
+        _number(row.c_d),
+        _number(row.c_v),
+        _number(row.c_s),
+        "reference" if row.config == PLAIN else output,
+    ]
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return UNKNOWN if math.isnan(value) else f"{value:.{digits}f}"

@@ -1,0 +1,194 @@
+"""The verdict in words: one sentence for everybody, and the reasons behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from breakeven.measure.acceptance import ALL
+from breakeven.measure.answers import Answer, answer
+from breakeven.measure.audit import Audit, Finding
+from breakeven.measure.performance import Performance
+from breakeven.measure.statistics import prompts_to_decide
+
+MANY_PROMPTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where and on what was measured, as the sentence names it."""
+
+    verifier: str
+    machine: str
+    prompts: int
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Scene:
+        """From the content of ``configuration.json``."""
+        facts = description["machine"]
+        threads = f"{facts['threads']} thread{'s' if facts['threads'] != 1 else ''}"
+        machine = str(facts["gpu"]) if facts["gpu"] else f"{facts['cpu']}, {threads}"
+        return cls(description["verifier"]["name"], machine, description["prompts"])
+
+
+def summary_line(audit: Audit) -> str:
+    """One line a person can read about one configuration."""
+    scale = f"{audit.tokens} tokens of {len(audit.outputs)} answers"
+    match str(audit.verdict):
+        case "equal":
+            return f"{audit.config}: equal, {scale} are plain decoding's own"
+        case "near-tie":
+            gap = max(d.gap or 0.0 for d in audit.divergences)
+            return (
+                f"{audit.config}: near-tie, {audit.differing} of {len(audit.outputs)} answers "
+                f"leave plain decoding's where two tokens are level (largest gap {gap:.2g} logits)"
+            )
+        case "inconclusive":
+            return f"{audit.config}: inconclusive, 0 tokens drafted in {scale}"
+    worst = audit.bugs[0]
+    return (
+        f"{audit.config}: bug, {len(audit.bugs)} tokens are not the verifier's, the first at "
+        f"position {worst.position} of '{worst.id}'"
+    )
+
+
+def speed(ratio: float) -> str:
+    """A ratio of speeds in words.
+
+    >>> speed(1.214), speed(0.93), speed(2.5), speed(1.001)
+    ('21 % faster', '7 % slower', '2.5 times as fast', '0 % faster')
+    """
+    if ratio >= 2:
+        return f"{ratio:.1f} times as fast"
+    change = round(100 * (ratio - 1))
+    return f"{-change} % slower" if change < 0 else f"{change} % faster"
+
+
+def between(low: float, high: float) -> str:
+    """An interval of ratios in words.
+
+    >>> between(1.14, 1.27)
+    'between 14 % and 27 % faster'
+    >>> between(0.97, 1.08)
+    'between 3 % slower and 8 % faster'
+    """
+    left, right = speed(low), speed(high)
+    if left.endswith("% faster") and right.endswith("% faster"):
+        left = left.removesuffix(" faster")
+    if left.endswith("slower") and right.endswith("slower"):
+        left, right = right.removesuffix(" slower"), left
+    return f"between {left} and {right}"
+
+
+def sentence(found: Answer, best: Performance, audit: Audit | None, scene: Scene) -> str:
+    """The verdict in one plain sentence about ``best`` and its audit."""
+    if found is Answer.NOT_USABLE:
+        assert audit is not None
+        return (
+            f"Not usable: {best.config} gives answers that are not {scene.verifier}'s own "
+            f"({audit.differing} of {len(audit.outputs)} differ), which is a bug, so its speed "
+            "does not count."
+        )
+    measured = f"{speed(best.ratio)} than" if best.ratio < 2 else f"{speed(best.ratio)} as"
+    where = f"plain decoding of {scene.verifier} on this machine ({scene.machine})"
+    sure = f"with 95 % confidence {between(best.ratio_low, best.ratio_high)}"
+    match found:
+        case Answer.PAYS:
+            return f"It pays: {best.config} is {measured} {where}, {sure}, {exactness(audit)}."
+        case Answer.DOES_NOT_PAY:
+            return (
+                f"It does not pay: the best configuration, {best.config}, is {measured} {where}, "
+                f"{sure}, because a round yields {best.acceptance_length:.2f} tokens and costs as "
+                f"much as {best.break_even:.2f} plain steps."
+            )
+    if math.isnan(best.ratio_low):
+        return (
+            f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no "
+            "interval; measure on 24 or more."
+        )
+    return f"Undecided: {best.config} is {measured} {where}, but {sure}; {remedy(best)}."
+
+
+def remedy(row: Performance) -> str:
+    """How many prompts would decide an undecided ratio."""
+    needed = prompts_to_decide(row.spread, row.ratio)
+    if needed > MANY_PROMPTS:
+        return f"so small a difference would not be settled by {MANY_PROMPTS} prompts"
+    needed = max(needed, row.prompts + 1)
+    return f"about {needed:.0f} prompts instead of {row.prompts} would decide"
+
+
+def exactness(audit: Audit | None) -> str:
+    """What the audit lets us say of the answers."""
+    if audit is None:
+        return "but whether its answers are the same was not checked"
+    if audit.verdict is Finding.NEAR_TIE:
+        return (
+            "and its answers are the same but for rounding between tokens that are level "
+            f"({audit.differing} of {len(audit.outputs)} answers)"
+        )
+    return "and its answers are the same"
+
+
+def reasons(
+    performance: Sequence[Performance], answers: Mapping[str, Answer], audits: Mapping[str, Audit]
+) -> Iterator[str]:
+    """What stands behind the verdict, configuration by configuration."""
+    for row in performance:
+        if row.category != ALL or row.config not in answers:
+            continue
+        found, audit = answers[row.config], audits.get(row.config)
+        if found is Answer.NOT_USABLE and audit is not None:
+            yield summary_line(audit)
+            continue
+        yield account(row, found)
+        if found is not Answer.PAYS:
+            yield outlook(row)
+        groups = [p for p in performance if p.config == row.config and p.category != ALL]
+        yield from exceptions(row.config, groups, found)
+        if audit is not None and audit.verdict is not Finding.EQUAL:
+            yield summary_line(audit)
+
+
+def account(row: Performance, found: Answer) -> str:
+    """Income and price of a round beside the measured ratio."""
+    return (
+        f"{row.config} {'is undecided' if found is Answer.UNDECIDED else found}: "
+        f"{_ratio(row)}; a round yields {row.acceptance_length:.2f} tokens and costs "
+        f"{row.break_even:.2f} plain steps (draft {row.c_d:.2f}, verify {row.c_v:.2f}, "
+        f"rest {row.c_s:.2f})"
+    )
+
+
+def outlook(row: Performance) -> str:
+    """What would have to change: acceptance, the price of drafts, or that of the verify pass."""
+    income, flat = row.acceptance_length, min(row.c_v, 1.0)
+    return (
+        f"{row.config} would pay with more than {row.break_even:.2f} tokens a round; "
+        f"with free drafts it would be {speed(income / (row.c_v + row.c_s))}, "
+        f"with a verify pass at the price of a plain step "
+        f"{speed(income / (row.c_d + flat + row.c_s))}, "
+        f"with both {speed(income / (flat + row.c_s))}"
+    )
+
+
+def exceptions(config: str, groups: Sequence[Performance], found: Answer) -> Iterator[str]:
+    """Categories in which a configuration is surely on the other side."""
+    for other in (Answer.PAYS, Answer.DOES_NOT_PAY):
+        if other is found:
+            continue
+        named = [f"{g.category} ({_ratio(g)})" for g in groups if answer(g) is other]
+        if named:
+            yield f"{config} {other} on {', '.join(named)}"
+
+
+def _ratio(row: Performance) -> str:
+    if math.isnan(row.ratio_low):
+        return f"ratio {row.ratio:.2f}, no interval"
+    return f"ratio {row.ratio:.2f}, 95 % {row.ratio_low:.2f}–{row.ratio_high:.2f}"
+
+
+def _few(prompts: int) -> str:
+    return "1 prompt gives" if prompts == 1 else f"{prompts} prompts give"
