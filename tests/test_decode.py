@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import FAMILIES, tiny_verifier
 
 from breakeven.core import Draft, Finish, Phase
 from breakeven.cost.ledger import Ledger
@@ -30,6 +29,7 @@ from breakeven.drafters.scripted import (
 from breakeven.errors import DataError
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rows import chain
+from tiny import FAMILIES, tiny_verifier
 
 VOCAB = 64
 Script = dict[tuple[int, ...], list[int]]
@@ -206,7 +206,8 @@ def test_t3b_stop_strings_through_generate(verifier: Verifier) -> None:
     oracle = Oracle({prompt: free}, VOCAB)
     many = next(iter(generate(verifier, [request], drafter=oracle, k=16, tokenizer=Letters())))
     assert (one.tokens, one.text, one.finish) == (many.tokens, many.text, many.finish)
-    assert one.text is not None and stop not in one.text
+    assert one.text is not None
+    assert stop not in one.text
 
 
 @pytest.mark.parametrize("j", range(5))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import FAMILIES, tiny_config
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from breakeven.core import Phase
@@ -20,6 +19,7 @@ from breakeven.verifier.fallback import TransformersVerifier
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import chain
+from tiny import FAMILIES, tiny_config
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -159,9 +159,7 @@ def test_the_fallback_runs_other_families_exactly(kind: str) -> None:
     }
     config = AutoConfig.for_model(kind)
     model = random_model(
-        AutoConfig.for_model(
-            kind, **{k: v for k, v in sizes.items() if hasattr(config, k)}
-        )
+        AutoConfig.for_model(kind, **{k: v for k, v in sizes.items() if hasattr(config, k)})
     )
     verifier = TransformersVerifier(model, kind)
     ids = torch.randint(0, 64, (3, 24), generator=torch.Generator().manual_seed(1))

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_decoder import lean, random_model
-from tiny import FAMILIES, tiny_config
 from transformers import AutoConfig
 
 from breakeven.core import Phase
@@ -18,6 +16,8 @@ from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.lora import LoRASpec, RowLoRA
 from breakeven.verifier.rows import Rows, causal
+from test_decoder import lean, random_model
+from tiny import FAMILIES, tiny_config
 
 
 def random_adapter(verifier: LeanVerifier, spec: LoRASpec) -> RowLoRA:
@@ -45,7 +45,8 @@ def test_the_saved_folder_loads_in_peft_with_the_same_logits(
     ours = verifier.run(Phase.DRAFT, rows, cache, Ledger(), adapter=lora).logits
     with torch.no_grad():
         theirs = peft.PeftModel.from_pretrained(model, str(tmp_path))(ids).logits
-    assert ours is not None and (ours - theirs).abs().max() < 1e-4
+    assert ours is not None
+    assert (ours - theirs).abs().max() < 1e-4
 
 
 def test_save_then_load_is_the_same_adapter(tmp_path: Path) -> None:
@@ -54,7 +55,9 @@ def test_save_then_load_is_the_same_adapter(tmp_path: Path) -> None:
     lora.save(tmp_path, "tiny")
     again = RowLoRA.load(tmp_path, verifier.architecture)
     assert again.spec == lora.spec
-    for (name, a), (_, b) in zip(lora.state_dict().items(), again.state_dict().items(), strict=True):
+    for (name, a), (_, b) in zip(
+        lora.state_dict().items(), again.state_dict().items(), strict=True
+    ):
         assert torch.equal(a, b), name
 
 

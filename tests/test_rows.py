@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import FAMILIES, tiny_verifier
 
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
@@ -14,6 +13,7 @@ from breakeven.verifier.cache import KVCache, ReadOnlyPast, visibility
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.lora import LoRASpec, RowLoRA
 from breakeven.verifier.rows import Rows, causal, chain, draft_block, noised_blocks
+from tiny import FAMILIES, tiny_verifier
 
 VOCAB, MASKS = 64, 4
 
@@ -69,7 +69,8 @@ def test_the_gated_root_row_is_the_verifiers_bit_for_bit() -> None:
     untouched = RowLoRA(verifier.architecture, LoRASpec(rank=4)).double()  # B = 0: no delta
     untouched.mask_vector.data = lora.mask_vector.data
     without = verifier.run(Phase.DRAFT, layout, bare, Ledger(), adapter=untouched)
-    assert with_adapter.logits is not None and without.logits is not None
+    assert with_adapter.logits is not None
+    assert without.logits is not None
     assert torch.equal(with_adapter.logits[:, 0], without.logits[:, 0])
     assert torch.equal(drafted.keys[..., :10, :], bare.keys[..., :10, :])
     assert not torch.equal(with_adapter.logits[:, 1:], without.logits[:, 1:])
@@ -81,7 +82,8 @@ def test_the_free_token_is_the_plain_step() -> None:
     plain = verifier.run(Phase.PLAIN, chain(ids[:, 9:], cache.lengths), cache, Ledger())
     layout = draft_block(ids[:, 9], cache.lengths, MASKS)
     drafted = verifier.run(Phase.DRAFT, layout, cache, Ledger(), adapter=adapter_of(verifier))
-    assert plain.logits is not None and drafted.logits is not None
+    assert plain.logits is not None
+    assert drafted.logits is not None
     torch.testing.assert_close(plain.logits[:, 0], drafted.logits[:, 0])
 
 
@@ -92,7 +94,9 @@ def test_t27_an_adapter_with_no_gated_row_changes_no_bit() -> None:
     off = Rows(rows.token_ids, rows.positions, rows.sees, gate=torch.zeros(12, dtype=torch.bool))
     bare = verifier.run(Phase.PLAIN, rows, cache, Ledger()).logits
     gated = verifier.run(Phase.PLAIN, off, cache, Ledger(), adapter=adapter_of(verifier)).logits
-    assert bare is not None and gated is not None and torch.equal(bare, gated)
+    assert bare is not None
+    assert gated is not None
+    assert torch.equal(bare, gated)
 
 
 def test_a_later_token_changes_no_earlier_logit() -> None:

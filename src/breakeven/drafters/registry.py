@@ -64,8 +64,7 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
         raise DrafterError(f"'{name}' is a trained drafter; give its folder: {name}=FOLDER")
     if not Path(path).is_dir():
         raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
-    drafter = kind.load(Path(path), loaded.verifier, loaded.identity)
-    return drafter
+    return kind.load(Path(path), loaded.verifier, loaded.identity)
 
 
 def _find(name: str) -> tuple[Any, bool]:

@@ -66,17 +66,17 @@ class TransformersVerifier(Verifier):
     ) -> TransformersVerifier:
         """Load from a directory; raises :class:`ModelError` in one line."""
         try:
-            model = AutoModelForCausalLM.from_pretrained(
+            model: Any = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=config,
                 dtype=dtype,
                 trust_remote_code=trust_remote_code,
                 attn_implementation="sdpa",
-            ).to(device)
+            )
         except Exception as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"{folder}: transformers cannot load it ({reason})") from None
-        return cls(model, name)
+        return cls(model.to(device), name)
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """``[..., W]`` ids to ``[..., W, H]``."""

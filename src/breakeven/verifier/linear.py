@@ -25,7 +25,7 @@ class FrozenLinear(nn.Module):
     def pack(self) -> None:
         """Lay the weights out for narrow CPU passes, where PyTorch offers it (fp32 only)."""
         fits = self.weight.device.type == "cpu" and self.weight.dtype is torch.float32
-        if fits and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        if fits and torch.backends.mkldnn.is_available():
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, 4)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -12,13 +12,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from breakeven.errors import ModelError
+from breakeven.errors import ModelError, nearest
 from breakeven.verifier.architecture import Architecture, unsupported
 from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
 from breakeven.verifier.identity import Identity, identify
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.sources import model_folder
+
+BACKENDS = ("auto", "lean", "transformers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ def load_verifier(
     ``dtype`` defaults to fp32 on CPU and bf16 on CUDA. ``backend`` is ``lean``, ``transformers``
     or ``auto`` (lean where the family allows it). Raises :class:`ModelError`.
     """
+    if backend not in BACKENDS:
+        raise ModelError(f"backend '{backend}': {nearest(backend, BACKENDS)}")
     if threads:
         torch.set_num_threads(threads)
     if device.startswith("cuda") and not torch.cuda.is_available():

@@ -11,7 +11,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -93,8 +93,8 @@ class RowLoRA(nn.Module):
 
     def delta(self, layer: int, group: str, x: Tensor) -> Tensor | None:
         """What the adapter adds to one packed linear for gated rows ``x``; None: nothing."""
-        block = self.blocks[str(layer)] if str(layer) in self.blocks else None
-        return None if block is None else block[group](x)  # type: ignore[index, operator]
+        block = self.blocks.get(str(layer), None)
+        return None if block is None else block[group](x)  # type: ignore[index]
 
     def save(self, folder: Path, base: str) -> None:
         """Write a PEFT adapter directory for the base model named ``base``."""
@@ -157,7 +157,7 @@ class RowLoRA(nn.Module):
         }
 
 
-def _read(folder: Path) -> tuple[dict[str, object], dict[str, Tensor], dict[str, Tensor]]:
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
     missing = [n for n in (CONFIG_FILE, ADAPTER_FILE, MASK_FILE) if not (folder / n).is_file()]
     if missing:
         raise DrafterError(f"{folder}: no {missing[0]}; give a directory written by 'train'")

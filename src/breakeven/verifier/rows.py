@@ -8,7 +8,6 @@ training and decoding use the same builders (ALGORITHMS 1.4, 1.8, 1.9; checked i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -38,13 +37,16 @@ class Rows:
         """Rows per request W."""
         return self.token_ids.shape[1]
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> Rows:
         """The same rows on a device."""
-        moved = {
-            name: None if (t := getattr(self, name)) is None else t.to(device)
-            for name in ("token_ids", "positions", "sees", "past", "gate", "masked")
-        }
-        return type(self)(**moved)
+        return Rows(
+            self.token_ids.to(device),
+            self.positions.to(device),
+            self.sees.to(device),
+            past=None if self.past is None else self.past.to(device),
+            gate=None if self.gate is None else self.gate.to(device),
+            masked=None if self.masked is None else self.masked.to(device),
+        )
 
 
 def causal(width: int) -> Tensor:

@@ -44,12 +44,16 @@ def model_folder(name: str) -> Path:
 
 def _checked(folder: Path) -> Path:
     if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder}: no config.json; a model directory holds config.json, "
-                         "*.safetensors and tokenizer files")
+        raise ModelError(
+            f"{folder}: no config.json; a model directory holds config.json, "
+            "*.safetensors and tokenizer files"
+        )
     if not list(folder.glob("*.safetensors")):
         pickled = list(folder.glob("*.bin")) + list(folder.glob("*.pt*"))
-        hint = "convert it to safetensors first; pickled weights are not read" if pickled else (
-            "download the weights as well"
+        hint = (
+            "convert it to safetensors first; pickled weights are not read"
+            if pickled
+            else ("download the weights as well")
         )
         raise ModelError(f"{folder}: no *.safetensors weights; {hint}")
     return folder
@@ -84,7 +88,9 @@ def _bundled_file(name: str) -> Path:
 def _converted(gguf: Path) -> Path:
     """A safetensors directory made once from a GGUF file and kept in the cache folder."""
     stamp = f"{gguf.resolve()}:{gguf.stat().st_size}:{gguf.stat().st_mtime_ns}"
-    folder = cache_folder() / "models" / f"{gguf.stem}-{hashlib.sha256(stamp.encode()).hexdigest()[:8]}"
+    folder = (
+        cache_folder() / "models" / f"{gguf.stem}-{hashlib.sha256(stamp.encode()).hexdigest()[:8]}"
+    )
     if folder.is_dir():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.part")
