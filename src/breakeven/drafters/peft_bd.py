@@ -30,7 +30,7 @@ from breakeven.verifier.rows import draft_block
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MaskBlock:
     """The trained block: how many masks, and whether a mask sees only earlier masks."""
 
     masks: int = 3
@@ -42,7 +42,9 @@ class GatedBlockDrafter(Drafter):
 
     name = "peft-bd-gated"
 
-    def __init__(self, adapter: RowLoRA, block: Block, verifier: Identity | None = None) -> None:
+    def __init__(
+        self, adapter: RowLoRA, block: MaskBlock, verifier: Identity | None = None
+    ) -> None:
         self.adapter, self.block, self.verifier = adapter, block, verifier
 
     @torch.inference_mode()
@@ -78,7 +80,7 @@ class GatedBlockDrafter(Drafter):
         """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
-        block = Block(int(card.setting(folder, "masks")), bool(card.setting(folder, "causal")))
+        block = MaskBlock(int(card.setting(folder, "masks")), bool(card.setting(folder, "causal")))
         adapter = RowLoRA.load(folder, lean.architecture).to(lean.device, lean.dtype)
         return cls(adapter.requires_grad_(False), block, card.verifier)
 

@@ -58,13 +58,14 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
     if not trained:
         if path is not None:
             raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
-        drafter: Drafter = kind(**options)
-        return drafter
+        bare: Drafter = kind(**options)
+        return bare
     if path is None:
         raise DrafterError(f"'{name}' is a trained drafter; give its folder: {name}=FOLDER")
     if not Path(path).is_dir():
         raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
-    return kind.load(Path(path), loaded.verifier, loaded.identity)
+    drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity)
+    return drafter
 
 
 def _find(name: str) -> tuple[Any, bool]:

@@ -93,8 +93,11 @@ class RowLoRA(nn.Module):
 
     def delta(self, layer: int, group: str, x: Tensor) -> Tensor | None:
         """What the adapter adds to one packed linear for gated rows ``x``; None: nothing."""
-        block = self.blocks.get(str(layer), None)
-        return None if block is None else block[group](x)  # type: ignore[index]
+        if str(layer) not in self.blocks:
+            return None
+        module: GroupLoRA = self.blocks[str(layer)][group]  # type: ignore[index, assignment]
+        added: Tensor = module(x)
+        return added
 
     def save(self, folder: Path, base: str) -> None:
         """Write a PEFT adapter directory for the base model named ``base``."""
