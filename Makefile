@@ -47,7 +47,7 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 
 docs: $(READY) ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY) ## measure the shipped configurations against plain decoding
 	$(BIN)/breakeven bench $(BENCH_ARGS)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Decoding: the round, where an answer ends, batches of requests, the generator."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Drafters: one module per method, whatever proposes tokens and never decides any."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Training: one loop for all drafters, an objective per method."""
