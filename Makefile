@@ -50,7 +50,7 @@ docs: $(READY) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY) ## measure the shipped configurations against plain decoding
-	$(BIN)/breakeven bench $(BENCH_ARGS)
+	$(BIN)/breakeven bench --out runs/bench-$$(date +%Y%m%d-%H%M%S) $(BENCH_ARGS)
 
 clean: ## remove the environment, caches and built pages (keeps runs/ and the model cache)
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
