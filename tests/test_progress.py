@@ -1,0 +1,41 @@
+"""Progress in a log file: plain lines, on standard error, with an estimate."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from breakeven.progress import meter
+
+
+def test_lines_count_from_where_a_resumed_run_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    with meter("rows", 10, done=4, every_s=0.0) as progress:
+        progress.note("loss 1.5")
+        progress.advance(2)
+        progress.advance(4)
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert shown.out == ""
+    assert [re.split(r"[:,] ", line)[1] for line in lines] == ["6/10", "10/10"]
+    assert lines[-1].endswith("0 s left, loss 1.5")
+
+
+def test_a_busy_worker_writes_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with meter("rows", 1000, every_s=60.0) as progress:
+        for _ in range(1000):
+            progress.advance()
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_terminal_gets_a_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with meter("rows", 2) as progress:
+        progress.note("half way")
+        progress.advance(2)
+    shown = capsys.readouterr().err
+    assert "2/2" in shown
+    assert "half way" in shown
