@@ -84,7 +84,7 @@ class Audit:
     @property
     def verdict(self) -> Finding:
         """The worst of what was found."""
-        if self.bugs:
+        if self.bugs or (self.control is not None and not self.control.sound):
             return Finding.BUG
         if not self.drafted:
             return Finding.INCONCLUSIVE

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
+from breakeven.measure.tolerance import ceiling
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rows import chain
@@ -25,14 +26,21 @@ class Control:
     """What padding alone changes, along plain decoding's own outputs.
 
     ``flips`` are ``(request, position, token)`` where the padded pass prefers another token;
-    ``noise`` is the largest difference between the logits of a padded and a one-row pass.
+    ``noise`` is the largest difference between the logits of a padded and a one-row pass, and
+    ``limit`` what rounding can explain of it.
     """
 
     width: int
     requests: int
     tokens: int
     noise: float
+    limit: float
     flips: tuple[tuple[str, int, int], ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether rounding explains what padding changes."""
+        return self.noise <= self.limit
 
     def row(self) -> dict[str, Any]:
         """The entry in ``audit.json``."""
@@ -41,6 +49,7 @@ class Control:
             "requests": self.requests,
             "tokens": self.tokens,
             "noise": self.noise,
+            "limit": self.limit,
             "flips": [dict(zip(("id", "position", "token"), f, strict=True)) for f in self.flips],
         }
 
@@ -52,15 +61,17 @@ def fixed_width_control(
 ) -> Control:
     """Walk along plain decoding's outputs (id -> prompt, tokens) with passes of ``width`` rows."""
     flips: list[tuple[str, int, int]] = []
-    noise, count = 0.0, 0
+    noise, top, count = 0.0, 0.0, 0
     for name, (prompt, tokens) in outputs.items():
         for position, (narrow, wide) in enumerate(_steps(verifier, prompt, tokens, width), start=1):
             noise = max(noise, float((narrow - wide).abs().max()))
+            top = max(top, float(narrow.max()))
             choice = int(wide.argmax())
             if choice != tokens[position]:
                 flips.append((name, position, choice))
             count += 1
-    return Control(width, len(outputs), count, noise, tuple(flips))
+    limit = ceiling(verifier.dtype, top)
+    return Control(width, len(outputs), count, noise, limit, tuple(flips))
 
 
 def _steps(

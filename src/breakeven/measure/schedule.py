@@ -15,7 +15,7 @@ def interleaved(
     neighbour or on a machine that has warmed up. The order depends on ``seed`` only.
 
     >>> list(interleaved(["ar", "a"], prompts=1, repeats=2))
-    [(0, 0, 'a'), (0, 0, 'ar'), (1, 0, 'ar'), (1, 0, 'a')]
+    [(0, 0, 'ar'), (0, 0, 'a'), (1, 0, 'ar'), (1, 0, 'a')]
     """
     generator = random.Random(seed)
     for repeat in range(repeats):

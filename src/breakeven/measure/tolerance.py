@@ -13,7 +13,7 @@ the noise and far below ordinary margins between the best two tokens:
 
 Where the fixed-width control (level L1) shows more noise than that, e.g. TF32 matrix products on
 a GPU, the bound grows to twice the noise, but never beyond ten times the figures above: a bug
-that spoils the control as well must not excuse itself.
+that spoils the control as well must not excuse itself. Noise beyond that is itself called a bug.
 """
 
 from __future__ import annotations
@@ -37,9 +37,21 @@ def tolerance(dtype: torch.dtype, top: float, noise: float = 0.0) -> float:
     >>> tolerance(torch.float32, top=20.0), tolerance(torch.bfloat16, top=20.0)
     (0.001, 0.25)
     """
-    if dtype in FRACTION_BITS:
-        exponent = math.floor(math.log2(max(abs(top), 2.0**-14)))
-        bound = ULPS * 2.0 ** (exponent - FRACTION_BITS[dtype])
-    else:
-        bound = ABSOLUTE[dtype]
+    bound = _rounding(dtype, top)
     return min(max(bound, 2 * noise), CEILING * bound)
+
+
+def ceiling(dtype: torch.dtype, top: float) -> float:
+    """The most by which rounding may move a logit; what moves it further is a bug.
+
+    >>> ceiling(torch.float32, top=20.0)
+    0.01
+    """
+    return CEILING * _rounding(dtype, top)
+
+
+def _rounding(dtype: torch.dtype, top: float) -> float:
+    if dtype in ABSOLUTE:
+        return ABSOLUTE[dtype]
+    exponent = math.floor(math.log2(max(abs(top), 2.0**-14)))
+    return float(ULPS * 2.0 ** (exponent - FRACTION_BITS[dtype]))

@@ -47,6 +47,12 @@ def summary_line(audit: Audit) -> str:
             )
         case "inconclusive":
             return f"{audit.config}: inconclusive, 0 tokens drafted in {scale}"
+    if not audit.bugs:
+        assert audit.control is not None
+        return (
+            f"{audit.config}: bug, padding a pass to {audit.control.width} rows moves logits by "
+            f"{audit.control.noise:.2g}, rounding explains {audit.control.limit:.2g} at most"
+        )
     worst = audit.bugs[0]
     return (
         f"{audit.config}: bug, {len(audit.bugs)} tokens are not the verifier's, the first at "
@@ -91,8 +97,15 @@ def sentence(found: Answer, best: Performance, audit: Audit | None, scene: Scene
             f"({audit.differing} of {len(audit.outputs)} differ), which is a bug, so its speed "
             "does not count."
         )
+    if math.isnan(best.ratio):
+        return "Undecided: no answer had a second token, so there was no decoding to compare."
     measured = f"{speed(best.ratio)} than" if best.ratio < 2 else f"{speed(best.ratio)} as"
     where = f"plain decoding of {scene.verifier} on this machine ({scene.machine})"
+    if math.isnan(best.ratio_low):
+        return (
+            f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no "
+            "interval; measure on 24 or more."
+        )
     sure = f"with 95 % confidence {between(best.ratio_low, best.ratio_high)}"
     match found:
         case Answer.PAYS:
@@ -103,11 +116,6 @@ def sentence(found: Answer, best: Performance, audit: Audit | None, scene: Scene
                 f"{sure}, because a round yields {best.acceptance_length:.2f} tokens and costs as "
                 f"much as {best.break_even:.2f} plain steps."
             )
-    if math.isnan(best.ratio_low):
-        return (
-            f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no "
-            "interval; measure on 24 or more."
-        )
     return f"Undecided: {best.config} is {measured} {where}, but {sure}; {remedy(best)}."
 
 
@@ -142,6 +150,9 @@ def reasons(
         found, audit = answers[row.config], audits.get(row.config)
         if found is Answer.NOT_USABLE and audit is not None:
             yield summary_line(audit)
+            continue
+        if math.isnan(row.ratio):
+            yield f"{row.config} is undecided: no answer had a second token"
             continue
         yield account(row, found)
         if found is not Answer.PAYS:

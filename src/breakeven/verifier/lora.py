@@ -95,7 +95,7 @@ class RowLoRA(nn.Module):
         """What the adapter adds to one packed linear for gated rows ``x``; None: nothing."""
         if str(layer) not in self.blocks:
             return None
-        module: GroupLoRA = self.blocks[str(layer)][group]  # type: ignore[index, assignment]
+        module: GroupLoRA = self.blocks[str(layer)][group]  # type: ignore[index]
         added: Tensor = module(x)
         return added
 
