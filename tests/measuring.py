@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import tiny_verifier
 
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.scripted import Script
@@ -17,6 +16,7 @@ from breakeven.measure.trial import Decoding, Method
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.load import Loaded
+from tiny import tiny_verifier
 
 VOCAB = 64
 TOKENS = 12
