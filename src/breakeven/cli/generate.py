@@ -1,0 +1,241 @@
+"""``breakeven generate``: answer prompts and show what each answer cost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from breakeven.cli.options import (
+    BUNDLED,
+    BatchSize,
+    Device,
+    DraftTokens,
+    Json,
+    MaxNewTokens,
+    ModelName,
+    Threads,
+)
+from breakeven.errors import DataError
+
+if TYPE_CHECKING:
+    from breakeven.cost.ledger import Ledger
+    from breakeven.data.prompt import Prompt
+    from breakeven.decode.request import Completion, Request
+    from breakeven.drafters.base import Drafter
+    from breakeven.verifier.load import Loaded
+
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What to ask; `-` reads stdin.")
+]
+PromptFile = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE", help="A JSONL file of prompts instead (or as well)."),
+]
+DrafterName = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter", "-d", metavar="NAME[=DIR]", help="Decode speculatively with this drafter."
+    ),
+]
+Stops = Annotated[
+    list[str] | None, typer.Option("--stop", metavar="TEXT", help="End an answer before this text.")
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Continue the text as it is, without the chat template.")
+]
+Compare = Annotated[
+    bool, typer.Option("--compare", help="Also decode plainly, and say whether the tokens agree.")
+]
+Colour = Annotated[
+    bool, typer.Option("--show-drafts", help="Colour the tokens that the drafter proposed.")
+]
+
+
+def generate(
+    prompt: Texts = None,
+    file: PromptFile = None,
+    model: ModelName = BUNDLED,
+    drafter: DrafterName = None,
+    k: DraftTokens = 4,
+    max_new_tokens: MaxNewTokens = 256,
+    stop: Stops = None,
+    batch: BatchSize = 1,
+    raw: Raw = False,
+    compare: Compare = False,
+    show_drafts: Colour = False,
+    threads: Threads = None,
+    device: Device = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Answer prompts greedily, with or without a drafter, and show the account of each answer.
+
+    The text is the verifier's own whatever is drafted. The account says how many rounds it took
+    and the acceptance length: tokens committed per verify pass, the bonus token included.
+
+    Examples:
+
+        breakeven generate "Why is the sky blue?"
+        breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
+        breakeven generate --file prompts.jsonl --drafter ngram --batch 8 --json
+    """
+    from breakeven.cost.ledger import Ledger
+    from breakeven.decode.generate import generate as decode
+    from breakeven.verifier.load import load_verifier
+
+    loaded = load_verifier(model, threads=threads, device=device)
+    asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
+    if not asked:
+        raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
+    helper = None if drafter is None else chosen(drafter, loaded)
+    for group in [asked] if batch > 1 else [[request] for request in asked]:
+        ledger, plain = Ledger(), Ledger()
+        expected: dict[str, list[int]] = {}
+        if compare:
+            done = decode(loaded.verifier, group, batch=batch, ledger=plain)
+            expected = {c.id: c.tokens for c in done}
+        for answer in decode(
+            loaded.verifier,
+            group,
+            drafter=helper,
+            k=k,
+            batch=batch,
+            tokenizer=loaded.tokenizer,
+            ledger=ledger,
+        ):
+            report(answer, loaded, expected, show_drafts, as_json)
+        if compare and helper is not None and not as_json:
+            print(comparison(ledger, plain), file=sys.stderr)
+
+
+def requests(
+    loaded: Loaded,
+    texts: list[str],
+    file: Path | None,
+    max_new_tokens: int,
+    stop: tuple[str, ...],
+    raw: bool,
+) -> Iterator[Request]:
+    """The prompts of the command line, then those of the file, as token ids."""
+    from breakeven.data.prompt import Tally
+    from breakeven.data.render import Renderer
+    from breakeven.data.sources.jsonl import Jsonl, JsonlSettings
+    from breakeven.decode.request import Request
+
+    prompts = list(typed(texts))
+    if file is not None:
+        prompts += Jsonl(JsonlSettings(paths=(str(file),))).prompts(Tally("jsonl"))
+    renderer = Renderer(loaded.tokenizer)
+    for prompt in prompts:
+        if raw:
+            ids = tuple(loaded.tokenizer(prompt.text)["input_ids"])
+        else:
+            ids = renderer.ids(prompt.messages)
+        yield Request(prompt.id, ids, max_new_tokens, loaded.eos, stop)
+
+
+def typed(texts: list[str]) -> Iterator[Prompt]:
+    """The prompts of the command line; ``-`` is what comes on standard input."""
+    from breakeven.data.prompt import Message, Prompt
+
+    for number, text in enumerate(texts, start=1):
+        content = sys.stdin.read() if text == "-" else text
+        if not content.strip():
+            raise DataError(f"prompt {number} is empty; give some text")
+        yield Prompt(str(number), "typed", (Message("user", content),))
+
+
+def chosen(text: str, loaded: Loaded) -> Drafter:
+    """The drafter named ``NAME`` or ``NAME=DIR``."""
+    from breakeven.drafters.registry import create
+
+    name, equals, folder = text.partition("=")
+    return create(name, loaded, folder if equals else None)
+
+
+def report(
+    answer: Completion,
+    loaded: Loaded,
+    expected: dict[str, list[int]],
+    show_drafts: bool,
+    as_json: bool,
+) -> None:
+    """Print one answer with its account."""
+    if as_json:
+        print(json.dumps(row(answer, expected)))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    text = coloured(answer, loaded.tokenizer) if show_drafts else Text(answer.text or "")
+    Console(highlight=False, soft_wrap=True).print(text)
+    print(f"[{account(answer, expected)}]", file=sys.stderr)
+
+
+def row(answer: Completion, expected: dict[str, list[int]]) -> dict[str, Any]:
+    """One answer for machines."""
+    found: dict[str, Any] = {
+        "id": answer.id,
+        "text": answer.text,
+        "tokens": len(answer.tokens),
+        "finish": answer.finish.value,
+        "prefill_s": round(answer.prefill_s, 4),
+        "decode_s": round(answer.decode_s, 4),
+        "rounds": len(answer.rounds),
+        "drafted": sum(r.drafted for r in answer.rounds),
+        "accepted": sum(r.accepted for r in answer.rounds),
+        "acceptance_length": acceptance_length(answer),
+    }
+    if expected:
+        found["equals_plain"] = answer.tokens == expected[answer.id]
+    return found
+
+
+def acceptance_length(answer: Completion) -> float | None:
+    """Tokens committed per verify pass, bonus included; None without rounds."""
+    if not answer.rounds:
+        return None
+    return round(sum(r.committed for r in answer.rounds) / len(answer.rounds), 3)
+
+
+def account(answer: Completion, expected: dict[str, list[int]]) -> str:
+    """One line: size, time, rounds, acceptance."""
+    made = len(answer.tokens) - 1  # the first token is the prefill's
+    rate = made / answer.decode_s if answer.decode_s > 0 and made else 0.0
+    words = [f"{len(answer.tokens)} tokens, finish: {answer.finish.value}", f"{rate:.1f} tokens/s"]
+    length = acceptance_length(answer)
+    if length is not None:
+        words.append(f"{len(answer.rounds)} rounds, {length:.2f} tokens per verify pass")
+    if expected:
+        same = answer.tokens == expected[answer.id]
+        words.append(
+            "equal to plain decoding" if same else "not equal to plain decoding: run audit"
+        )
+    return "; ".join(words)
+
+
+def comparison(ledger: Ledger, plain: Ledger) -> str:
+    """How the two runs compare, with the caveat that it is one of each."""
+    ratio = plain.wall_s / ledger.wall_s if ledger.wall_s else 0.0
+    return (
+        f"[{ratio:.2f} times as fast as plain decoding, once each; `breakeven bench` measures it]"
+    )
+
+
+def coloured(answer: Completion, tokenizer: Any) -> Any:
+    """The text, with drafted and accepted tokens in colour."""
+    from rich.text import Text
+
+    drafted = [False]  # the first token comes from the prefill
+    for r in answer.rounds:
+        drafted += [i < r.accepted for i in range(r.committed)]
+    text, shown = Text(), ""
+    for i in range(len(answer.tokens)):
+        now = tokenizer.decode(answer.tokens[: i + 1], skip_special_tokens=True)
+        text.append(now[len(shown) :], style="green" if drafted[i] else "")
+        shown = now
+    return text
