@@ -23,7 +23,6 @@ from breakeven.cli.options import (
 from breakeven.errors import DataError
 
 if TYPE_CHECKING:
-    from breakeven.cost.ledger import Ledger
     from breakeven.data.prompt import Prompt
     from breakeven.decode.request import Completion, Request
     from breakeven.drafters.base import Drafter
@@ -83,7 +82,6 @@ def generate(
         breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
         breakeven generate --file prompts.jsonl --drafter ngram --batch 8 --json
     """
-    from breakeven.cost.ledger import Ledger
     from breakeven.decode.generate import generate as decode
     from breakeven.verifier.load import load_verifier
 
@@ -93,11 +91,9 @@ def generate(
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
     helper = None if drafter is None else chosen(drafter, loaded)
     for group in [asked] if batch > 1 else [[request] for request in asked]:
-        ledger, plain = Ledger(), Ledger()
         expected: dict[str, list[int]] = {}
         if compare:
-            done = decode(loaded.verifier, group, batch=batch, ledger=plain)
-            expected = {c.id: c.tokens for c in done}
+            expected = {c.id: c.tokens for c in decode(loaded.verifier, group, batch=batch)}
         for answer in decode(
             loaded.verifier,
             group,
@@ -105,11 +101,8 @@ def generate(
             k=k,
             batch=batch,
             tokenizer=loaded.tokenizer,
-            ledger=ledger,
         ):
             report(answer, loaded, expected, show_drafts, as_json)
-        if compare and helper is not None and not as_json:
-            print(comparison(ledger, plain), file=sys.stderr)
 
 
 def requests(
@@ -128,7 +121,10 @@ def requests(
 
     prompts = list(typed(texts))
     if file is not None:
-        prompts += Jsonl(JsonlSettings(paths=(str(file),))).prompts(Tally("jsonl"))
+        tally = Tally("jsonl")
+        prompts += Jsonl(JsonlSettings(paths=(str(file),))).prompts(tally)
+        for reason, count in tally.dropped.items():
+            print(f"note: {count} lines of {file} skipped: {reason}", file=sys.stderr)
     renderer = Renderer(loaded.tokenizer)
     for prompt in prompts:
         if raw:
@@ -216,14 +212,6 @@ def account(answer: Completion, expected: dict[str, list[int]]) -> str:
             "equal to plain decoding" if same else "not equal to plain decoding: run audit"
         )
     return "; ".join(words)
-
-
-def comparison(ledger: Ledger, plain: Ledger) -> str:
-    """How the two runs compare, with the caveat that it is one of each."""
-    ratio = plain.wall_s / ledger.wall_s if ledger.wall_s else 0.0
-    return (
-        f"[{ratio:.2f} times as fast as plain decoding, once each; `breakeven bench` measures it]"
-    )
 
 
 def coloured(answer: Completion, tokenizer: Any) -> Any:
