@@ -1,0 +1,91 @@
+"""``breakeven prepare``: prompts, and the verifier's own continuations of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from breakeven.cli.options import DryRun, Force, Json, Overrides
+
+
+def prepare(
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="A YAML recipe, or a JSONL file of prompts.")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The artifact's folder.")
+    ] = Path("artifact"),
+    resume: Annotated[
+        bool, typer.Option(help="Continue an unfinished run in the folder, or start it again.")
+    ] = True,
+    dry_run: DryRun = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Build the data: prompts and the verifier's own continuations of them.
+
+    Collects prompts from the recipe's sources, removes duplicates, splits them, lets the verifier
+    answer each one greedily, and writes Parquet shards with a contract that says of which verifier
+    they are. Every finished answer is kept at once: after Ctrl-C or a crash the same command goes
+    on where it stopped.
+
+    Example:
+
+        breakeven prepare recipes/smollm2-135m/artifact.yaml --out runs/artifact
+        breakeven prepare my-prompts.jsonl --out runs/mine split.validation=50 split.test=50
+        breakeven prepare recipes/smollm2-135m/artifact.yaml --dry-run
+    """
+    from breakeven.config import load_recipe
+    from breakeven.data.prepare import make_room, plan
+    from breakeven.data.prepare import prepare as run
+    from breakeven.data.recipe import PrepareRecipe
+    from breakeven.verifier.load import load_verifier
+
+    is_recipe = recipe.suffix in (".yaml", ".yml")
+    given = list(overrides or [])
+    if not is_recipe:
+        given.insert(0, f"sources.jsonl.paths={json.dumps([str(recipe)])}")
+    settings = load_recipe(PrepareRecipe, recipe if is_recipe else None, given)
+    if not dry_run:
+        make_room(out, force=force, resume=resume)
+    loaded = load_verifier(
+        settings.verifier.name, threads=settings.generate.threads, device=settings.verifier.device
+    )
+    made = plan(settings, loaded, None if dry_run else out)
+    summary = made.summary()
+    if dry_run:
+        summary["magpie"] = settings.sources.magpie.count
+    if not as_json:
+        _show(summary)
+    if not dry_run:
+        contract = run(settings, loaded, out, made)
+        summary = {**made.summary(), "out": str(out), "tokens": contract.tokens}
+        if not as_json:
+            rows, tokens = sum(contract.splits.values()), sum(contract.tokens.values())
+            print(f"wrote {rows} rows, {tokens} continuation tokens to {out}")
+            empty = made.after["empty continuation"]
+            if empty:
+                print(f"dropped {empty} rows whose continuation is empty")
+    if as_json:
+        print(json.dumps(summary, indent=2))
+
+
+def _show(summary: dict[str, Any]) -> None:
+    """The plan, for people."""
+    print(f"{summary['prompts']} prompts, {summary['prompt_tokens']} tokens")
+    for title in ("splits", "categories"):
+        print(f"  {title}: " + ", ".join(f"{k} {v}" for k, v in summary[title].items()))
+    for source, counts in summary["sources"].items():
+        dropped = ", ".join(f"{n} {reason}" for reason, n in counts["dropped"].items())
+        print(f"  from {source}: {counts['given']}" + (f" (dropped {dropped})" if dropped else ""))
+    if summary.get("magpie"):
+        print(f"  to be written by the verifier itself (magpie): {summary['magpie']}")
+    dropped = ", ".join(f"{n} {reason}" for reason, n in summary["dropped"].items() if n)
+    if dropped:
+        print(f"  dropped: {dropped}")
+    for note in summary["notes"]:
+        print(f"  note: {note}")
