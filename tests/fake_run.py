@@ -155,7 +155,7 @@ def _performance(
     speed, base = (_total(r, "committed") / _total(r, "decode_s") for r in (rows, plain))
     rounds = _total(rows, "rounds")
     cost = [_total(rows, part) / rounds * base for part in ("draft_s", "verify_s", "other_s")]
-    half = rng.uniform(0.006, 0.02) * (1 if category == "all" else 2.4)
+    half = rng.uniform(0.012, 0.04) * (1 if category == "all" else 2.4)
     ratio = speed / base
     whole = [
         fmean(r["tokens"] / (r["decode_s"] + r["prefill_s"]) for r in x) for x in (rows, plain)
@@ -183,6 +183,7 @@ def _curve(rng: random.Random) -> list[dict[str, Any]]:
 
 def _audit(rng: random.Random, fake: Fake, near_tie: bool) -> dict[str, Any]:
     found = {"id": "maths-002", "position": 41, "expected": 314, "got": 2717, "gap": 3.1e-6}
+    found |= {"expected_text": " is", "got_text": " equals", "context": "so the sum of 3 and 4"}
     edges = [0.0, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
     counts = [1, 2, 9, 41, 166, 540, 611, 702, 1001, 866, 305]
     return {
@@ -201,8 +202,10 @@ def _verdict(performance: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "verdict": says, "best": best["config"], "ratio": ratio, "ratio_low": low,
         "ratio_high": high,
-        "sentence": f"{best['config']} {says} here: {ratio:.2f}× plain decoding (95 %"
-        f" {low:.2f}–{high:.2f}) on 24 held-out prompts, with the same output.",
+        "sentence": f"It {says}: {best['config']} is {100 * (ratio - 1):.0f} % faster than plain"
+        " decoding of smollm2-135m on this machine (AMD EPYC 7763 64-Core Processor, 2 threads),"
+        f" with 95 % confidence between {100 * (low - 1):.0f} % and {100 * (high - 1):.0f} %"
+        " faster, and its answers are the same.",
         "reasons": [
             f"{p['config']} commits {p['acceptance_length']:.2f} tokens a round and a round costs"
             f" {p['break_even']:.2f} plain steps."

@@ -113,15 +113,18 @@ class Oracle:
         """A*(r): the acceptance length that reaches ``tokens_per_s``. State r beside it."""
         return tokens_per_s * self.time.seconds(r)
 
-    def at_plain_price(self, draft_steps: float | None = None) -> float:
-        """Tokens per second if the verify pass cost one plain decoding step and other time none.
+    def at_plain_price(
+        self, draft_steps: float | None = None, *, with_other: bool = False
+    ) -> float:
+        """Tokens per second if the verify pass cost one plain decoding step.
 
-        ``draft_steps`` prices drafting in plain steps too; None leaves it as measured. An upper
-        bound: a wide pass costs more than a one-row pass, and bookkeeping takes time.
+        ``draft_steps`` prices drafting in plain steps too; None leaves it as measured. Other time
+        counts as none unless ``with_other``. An upper bound: a wide pass costs more than a
+        one-row pass.
         """
         step = 1.0 / self.plain
         draft = self.time.draft if draft_steps is None else draft_steps * step
-        return self.committed / (draft + step)
+        return self.committed / (draft + step + (self.time.other if with_other else 0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""``breakeven oracle``: what would pay under other prices."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from breakeven.cli.options import Json
+from breakeven.errors import RecipeError
+
+if TYPE_CHECKING:
+    from breakeven.report.prospect import Line
+
+_HAND = "By hand"
+
+RunDir = Annotated[
+    Path | None, typer.Argument(metavar="RUN_DIR", help="A folder `breakeven bench` wrote.")
+]
+PaperFlag = Annotated[
+    bool, typer.Option("--paper", help="The paper's own figures, from its constants.")
+]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="NAME", help="Only this configuration of the run."),
+]
+Survival = Annotated[
+    str | None,
+    typer.Option(
+        "--acceptance",
+        metavar="S1,S2,...",
+        help="Survival: share of rounds whose first k drafts were all accepted.",
+        rich_help_panel=_HAND,
+    ),
+]
+Conditional = Annotated[
+    bool,
+    typer.Option(
+        "--conditional",
+        help="The values of --acceptance are rates given that the drafts before held.",
+        rich_help_panel=_HAND,
+    ),
+]
+DraftCost = Annotated[
+    float,
+    typer.Option(
+        metavar="STEPS", help="Drafting one round, in plain steps.", rich_help_panel=_HAND
+    ),
+]
+Sequential = Annotated[
+    bool,
+    typer.Option(
+        "--sequential",
+        help="--draft-cost is the price of each drafted token, not of the round.",
+        rich_help_panel=_HAND,
+    ),
+]
+VerifyCost = Annotated[
+    str,
+    typer.Option(
+        metavar="STEPS[,...]",
+        help="Verifying, in plain steps: one value for the full draft, or one for each K.",
+        rich_help_panel=_HAND,
+    ),
+]
+OtherCost = Annotated[
+    float,
+    typer.Option(metavar="STEPS", help="Everything else in a round.", rich_help_panel=_HAND),
+]
+PlainSpeed = Annotated[
+    float,
+    typer.Option(
+        "--plain",
+        metavar="TOK/S",
+        help="Speed of plain decoding, to get tokens per second instead of ratios.",
+        rich_help_panel=_HAND,
+    ),
+]
+
+
+def oracle(
+    run_dir: RunDir = None,
+    paper: PaperFlag = False,
+    config: Config = None,
+    acceptance: Survival = None,
+    conditional: Conditional = False,
+    draft_cost: DraftCost = 0.0,
+    sequential: Sequential = False,
+    verify_cost: VerifyCost = "1.0",
+    other_cost: OtherCost = 0.0,
+    plain: PlainSpeed = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Compute what would pay: break-even, best K, the paper's oracle.
+
+    A round of speculative decoding **earns** AL tokens (acceptance length: tokens committed /
+    verify passes, the verifier's own bonus token included) and **costs** c_d + c_v + c_s plain
+    decoding steps (drafting, verifying, everything else). That sum is the **break-even**: below
+    it, plain decoding is faster.
+
+    The oracle takes away a share **r** of the drafting time (r = 0: as measured, r = 1: drafting
+    is free) and asks what acceptance length **A\\*(r)** plain decoding's speed would then need.
+    The complementary oracle keeps AL and lets the passes run at the price of a plain step.
+
+    Examples:
+
+        breakeven oracle --paper
+        breakeven oracle runs/demo
+        breakeven oracle --acceptance 0.8,0.6,0.5 --draft-cost 1.0 --verify-cost 1.1
+        breakeven oracle --acceptance 0.8,0.75,0.8 --conditional --sequential --draft-cost 0.1
+    """
+    from breakeven.report.prospect import by_hand, hand_lines, paper_lines, run_lines
+
+    given = [run_dir is not None, paper, acceptance is not None]
+    if sum(given) != 1:
+        raise RecipeError(
+            "give one of: RUN_DIR, --paper, or --acceptance S1,S2,...;"
+            " `breakeven oracle --paper` is a start"
+        )
+    if paper:
+        title, lines = paper_lines()
+    elif run_dir is not None:
+        title, lines = run_lines(run_dir, config)
+    else:
+        prices = _numbers("--verify-cost", verify_cost)
+        rates = _numbers("--acceptance", acceptance or "")
+        outlook = by_hand(
+            rates, draft_cost, prices, other=other_cost, plain=plain,
+            one_by_one=sequential, conditional=conditional,
+        )  # fmt: skip
+        title, lines = hand_lines(outlook)
+    if as_json:
+        answer = {"title": title, "lines": [asdict(line) for line in lines]}
+        print(json.dumps(answer, indent=2, ensure_ascii=False))
+    else:
+        _show(title, lines)
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise RecipeError(
+            f"{option} {text!r}: numbers separated by commas, e.g. 0.8,0.6,0.5"
+        ) from None
+
+
+def _show(title: str, lines: list[Line]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(title, style="bold")
+    for config in dict.fromkeys(line.config for line in lines):
+        table = Table(title=config, title_justify="left", show_lines=True)
+        table.add_column("question", ratio=4)
+        table.add_column("r", justify="right")
+        table.add_column("answer", justify="right", no_wrap=True)
+        table.add_column("what it means", ratio=7)
+        for line in lines:
+            if line.config == config:
+                table.add_row(line.question, line.r_text, line.answer, line.meaning)
+        console.print(table)
+    console.print("r: share of the drafting time taken away (0 as measured, 1 drafting is free)")
