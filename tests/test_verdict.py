@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from breakeven.cost.curve import CostCurve, Point
 from breakeven.measure.answers import Answer
 from breakeven.measure.audit import Audit, judge
 from breakeven.measure.divergence import Divergence, Kind, Output
+from breakeven.measure.doubts import slow_plain_step
 from breakeven.measure.performance import Performance
 from breakeven.measure.rescore import Rescorer
 from breakeven.measure.verdict import Verdict, decide
@@ -146,6 +148,17 @@ def test_losing_categories_of_a_winner_and_winning_ones_of_a_loser_are_named() -
     assert "gated-k2 does not pay on code (ratio 0.91, 95 % 0.85–0.97)" in found.reasons
     assert "ngram-k4 pays on extraction (ratio 1.40, 95 % 1.20–1.60)" in found.reasons
     assert not any("chat" in reason for reason in found.reasons)
+
+
+def test_doubts_stand_at_the_end_of_the_reasons() -> None:
+    assert decide([PLAIN, GOOD], (), SCENE, ["busy"]).reasons[-1] == "doubt: busy"
+
+
+def test_a_slow_plain_step_is_a_doubt() -> None:
+    assert slow_plain_step(CostCurve.of({1: 0.073, 4: 0.068})) is not None
+    assert slow_plain_step(CostCurve.of({1: 0.024, 4: 0.026})) is None
+    overlapping = (Point(0, 1, 0.073, 0.060, 0.080), Point(0, 4, 0.068, 0.060, 0.070))
+    assert slow_plain_step(CostCurve(overlapping)) is None
 
 
 def test_twice_as_fast_is_said_so() -> None:

@@ -187,7 +187,7 @@ def show_result(result: BenchResult, as_json: bool) -> None:
 
     console = Console()
     console.print(bench_table(result))
-    console.print(result.verdict.sentence, highlight=False)
+    console.print(result.verdict.sentence, highlight=False, markup=False)
     for reason in result.verdict.reasons:
-        console.print(f"  · {reason}", highlight=False)
+        console.print(f"  · {reason}", highlight=False, markup=False)
     console.print(f"Files: {result.out}; draw them with: breakeven report {result.out}")

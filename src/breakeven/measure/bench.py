@@ -9,7 +9,6 @@ tables are computed from those lines (see ``conclude``).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from breakeven.measure.conclusion import BenchResult, conclude
 from breakeven.measure.configuration import Configuration, check
 from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import FILE, RECORDS, Plan, open_folder
+from breakeven.measure.doubts import few_prompts, slow_plain_step, warn
 from breakeven.measure.machine import load_1m
 from breakeven.measure.neighbours import Neighbours, load_warning
 from breakeven.measure.prompts import Prompt
@@ -30,7 +30,6 @@ from breakeven.measure.trial import Decoding, Method, quiet_collector, warm_up
 from breakeven.progress import meter
 from breakeven.verifier.load import Loaded
 
-FEW_PROMPTS = 12
 COST_CURVE = "cost_curve.csv"
 
 MakeDrafter = Callable[[Configuration], Drafter]
@@ -74,12 +73,12 @@ def run_bench(
     methods = make_methods(plan.configurations, make)
     description = open_folder(out, plan.describe(loaded), resume=resume, force=force)
     decoding = Decoding(loaded.verifier, loaded.eos, max_new_tokens)
-    doubts = warn(few_prompts(plan), load_warning())
+    doubts = warn(few_prompts(len(plan.prompts)), load_warning())
     neighbours = Neighbours()
     records, fresh = _measure(plan, decoding, methods, out)
     curve = _curve(loaded, out, seed, fresh)
     if fresh:
-        doubts += warn(neighbours.warning())
+        doubts += warn(neighbours.warning(), slow_plain_step(curve))
         description["warnings"] = sorted({*description["warnings"], *doubts})
         description["machine"]["load_1m_end"] = load_1m()
         write_json(out / FILE, description)
@@ -103,21 +102,6 @@ def make_methods(configurations: Sequence[Configuration], make: MakeDrafter) -> 
             drafters[source] = make(c)
         methods.append(Method(c.name, drafters[source], c.k))
     return methods
-
-
-def warn(*doubts: str | None) -> list[str]:
-    """Print the doubts there are on standard error, and return them."""
-    found = [doubt for doubt in doubts if doubt]
-    for doubt in found:
-        print(f"warning: {doubt}", file=sys.stderr, flush=True)
-    return found
-
-
-def few_prompts(plan: Plan) -> str | None:
-    """A warning when the interval will be wide."""
-    if len(plan.prompts) >= FEW_PROMPTS:
-        return None
-    return f"{len(plan.prompts)} prompts give wide intervals: use {FEW_PROMPTS} or more"
 
 
 def _measure(

@@ -55,7 +55,7 @@ def conclude(
     if audit:
         decoding = Decoding(loaded.verifier, loaded.eos, plan.max_new_tokens)
         audits = inspect_records(decoding, plan.prompts, records, configs)
-    verdict = decide(performance, audits, Scene.of(description))
+    verdict = decide(performance, audits, Scene.of(description), description["warnings"])
     longest = max(c.k for c in plan.configurations)
     lengths = {c.name: c.k for c in plan.configurations}
     write_csv(out / "acceptance.csv", [_padded(a, lengths[a.config], longest) for a in acceptance])

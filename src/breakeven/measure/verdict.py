@@ -48,10 +48,16 @@ class Verdict:
         }
 
 
-def decide(performance: Sequence[Performance], audits: Sequence[Audit], scene: Scene) -> Verdict:
+def decide(
+    performance: Sequence[Performance],
+    audits: Sequence[Audit],
+    scene: Scene,
+    doubts: Sequence[str] = (),
+) -> Verdict:
     """The verdict of a run from its performance rows and audits (none: exactness unknown).
 
-    The best configuration is, of those with the run's verdict, the one with the highest ratio.
+    ``doubts`` end the reasons. The best configuration is, of those with the run's verdict, the
+    one with the highest ratio.
     """
     checked = {audit.config: audit for audit in audits}
     rows = [row for row in performance if row.category == ALL and row.config != PLAIN]
@@ -66,7 +72,10 @@ def decide(performance: Sequence[Performance], audits: Sequence[Audit], scene: S
         ratio=best.ratio if usable else math.nan,
         ratio_low=best.ratio_low if usable else math.nan,
         ratio_high=best.ratio_high if usable else math.nan,
-        reasons=tuple(reasons(performance, answers, checked)),
+        reasons=(
+            *reasons(performance, answers, checked),
+            *(f"doubt: {doubt}" for doubt in doubts),
+        ),
     )
 
 

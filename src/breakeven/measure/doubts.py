@@ -1,0 +1,46 @@
+"""What makes a result less sure than its interval says."""
+
+from __future__ import annotations
+
+import sys
+
+from breakeven.cost.curve import CostCurve
+
+FEW_PROMPTS = 12
+
+
+def warn(*doubts: str | None) -> list[str]:
+    """Print the doubts there are on standard error, and return them."""
+    found = [doubt for doubt in doubts if doubt]
+    for doubt in found:
+        print(f"warning: {doubt}", file=sys.stderr, flush=True)
+    return found
+
+
+def few_prompts(count: int) -> str | None:
+    """The interval will be wide.
+
+    >>> few_prompts(4)
+    '4 prompts give wide intervals: use 12 or more'
+    """
+    if count >= FEW_PROMPTS:
+        return None
+    return f"{count} prompt{'s give' if count > 1 else ' gives'} wide intervals: use 12 or more"
+
+
+def slow_plain_step(curve: CostCurve) -> str | None:
+    """A wide pass is cheaper than a one-row pass, so plain decoding is not at its best.
+
+    Then part of any gain comes from the baseline's slow kernels and not from accepted drafts.
+    Said only when the quartiles of the two do not overlap.
+    """
+    for context in curve.contexts:
+        points = [p for p in curve.points if p.context == context]
+        one = next(p for p in points if p.rows == 1)
+        best = min(points, key=lambda p: p.seconds)
+        if best.high < one.low:
+            return (
+                f"a pass of {best.rows} rows takes {best.seconds / one.seconds:.2f} of a one-row "
+                "pass here: plain decoding is slower than it could be, and speculation gains by it"
+            )
+    return None
