@@ -177,9 +177,12 @@ def forecast_lines(found: Forecast) -> list[str]:
 def show_result(result: BenchResult, as_json: bool) -> None:
     """Print the table and the verdict, or both as JSON."""
     if as_json:
+        from breakeven.measure.results import finite
+
         rows = [row.row() for row in result.performance]
         verdict = result.verdict.row()
-        print(json.dumps({"out": str(result.out), "verdict": verdict, "performance": rows}))
+        found = {"out": str(result.out), "verdict": verdict, "performance": rows}
+        print(json.dumps(finite(found), indent=2))
         return
     from rich.console import Console
 

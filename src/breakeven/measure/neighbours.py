@@ -1,7 +1,7 @@
 """How much the rest of the machine disturbs a measurement.
 
 A busy neighbour makes single passes up to twenty times slower, and a load average cannot tell it
-from our own threads. The processor time that *other* processes used can.
+from our own threads. The processor time that *other* processes used on our processors can.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import os
 import time
 
 import psutil
+import torch
 
-from breakeven.measure.machine import load_1m, usable_cores
+from breakeven.measure.machine import load_1m
 
 BUSY_SHARE = 0.15
-"""Of the cores; above it a run is called disturbed."""
+"""Of the cores; less than that never matters."""
+FULL = 0.9
+"""Of the cores; others and our own threads together may use that much."""
 BUSY_LOAD = 0.75
 """Load per core above which a run is called badly timed before it starts."""
 
@@ -33,27 +36,54 @@ class Neighbours:
 
     def warning(self) -> str | None:
         """A sentence if others took a share of the machine that spoils timings."""
-        busy, cores = self.cores, usable_cores()
-        if busy <= BUSY_SHARE * cores:
-            return None
-        return (
-            f"other processes kept {busy:.1f} of {cores} cores busy during the run: times are "
-            "not reliable; measure again on a quiet machine"
-        )
+        return disturbance(self.cores, torch.get_num_threads(), _physical(len(_ours())))
+
+
+def disturbance(others: float, threads: int, cores: float) -> str | None:
+    """A sentence if ``others`` busy cores and our ``threads`` are too much for ``cores``.
+
+    >>> disturbance(1.4, threads=2, cores=2)
+    'other processes kept 1.4 of 2 cores busy during the run: measure again on a quiet machine'
+    >>> disturbance(10.0, threads=2, cores=64) is None  # there is room for all
+    True
+    """
+    if others <= BUSY_SHARE * cores or others + threads <= FULL * cores:
+        return None
+    return (
+        f"other processes kept {others:.1f} of {cores:.0f} cores busy during the run: "
+        "measure again on a quiet machine"
+    )
 
 
 def load_warning() -> str | None:
     """A sentence if the machine is already loaded."""
-    load, cores = load_1m(), usable_cores()
+    load, cores = load_1m(), _physical(os.cpu_count() or 1)
     if load <= BUSY_LOAD * cores:
         return None
-    return f"load is {load} on {cores} cores before the run: wait, or times will not be reliable"
+    return f"load is {load} on {cores:.0f} cores before the run: times may not be reliable"
+
+
+def _ours() -> list[int]:
+    """The logical processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _physical(logical: int) -> float:
+    """Physical cores behind so many logical processors of this machine."""
+    total = os.cpu_count() or 1
+    return logical * (psutil.cpu_count(logical=False) or total) / total
 
 
 def _others_seconds() -> float:
-    """Processor seconds of all processes but this one since the machine started."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    """Busy seconds of our processors since the machine started, without our own."""
+    busy = 0.0
+    every = psutil.cpu_times(percpu=True)
+    for index in _ours():
+        times = every[index] if index < len(every) else every[-1]
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+        busy += sum(times) - idle - guest
     own = os.times()
-    return float(sum(times) - idle - guest - own.user - own.system)
+    return float(busy - own.user - own.system)

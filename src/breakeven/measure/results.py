@@ -14,7 +14,7 @@ from typing import Any
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON; an existing file is replaced in one step."""
-    _replace(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
+    _replace(path, json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -42,12 +42,13 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same tree with None for every number that is not finite, as JSON wants it."""
     match value:
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {key: _finite(item) for key, item in value.items()}
+            return {key: finite(item) for key, item in value.items()}
         case list() | tuple():
-            return [_finite(item) for item in value]
+            return [finite(item) for item in value]
     return value
