@@ -153,7 +153,7 @@ CHECKS: tuple[Callable[[Report], Iterator[Problem]], ...] = (
 
 
 def _verifier_path() -> str:
-    if torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if torch.backends.mkldnn.is_available():
         return "lean decoder, linears packed by oneDNN for narrow passes (fp32 on CPU)"
     return "lean decoder, plain PyTorch linears (this torch has no oneDNN)"
 
