@@ -22,7 +22,7 @@ def _prompt_ids(run: Run) -> Any:
 
 
 def _verifier(name: str) -> Callable[[Run], Any]:
-    return lambda run: (run.configuration.get("verifier") or {}).get(name)
+    return lambda run: run.verifier.get(name)
 
 
 def _setting(name: str) -> Callable[[Run], Any]:

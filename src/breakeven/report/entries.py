@@ -55,8 +55,7 @@ class Entry:
     @property
     def k(self) -> int:
         """Drafted tokens of a round, K."""
-        known = self.run.settings(self.config).get("k")
-        return int(known or len(self.acceptance.survival if self.acceptance else ()))
+        return self.run.draft_length(self.config)
 
     @property
     def verify_rows(self) -> int:

@@ -84,9 +84,11 @@ def _outlook(run: Run, config: str) -> Outlook | None:
     committed = row.acceptance_length or 0.0
     if committed < 1.0:
         return None
-    cost = RoundCost(row.c_d or 0.0, row.c_v or 0.0, row.c_s or 0.0)
+    parts = [max(0.0, part or 0.0) for part in (row.c_d, row.c_v, row.c_s)]
+    if not sum(parts):
+        return None
+    cost, k = RoundCost(*parts), run.draft_length(config)
     acceptance = run.acceptance_of(config)
-    k = int(run.settings(config).get("k") or (len(acceptance.survival) if acceptance else 0))
     best = _best(run, config, cost, acceptance) if acceptance else None
     free = run.free_first(config)
     return Outlook(config, k, cost, committed, plain.tokens_per_s, best, free)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from breakeven import __version__
 from breakeven.errors import DataError, OutputExistsError
@@ -103,8 +106,8 @@ class Written:
 
 def load_report(folders: Sequence[Path]) -> Report:
     """Read the run folders; :class:`DataError` when they cannot be compared."""
-    unique = dict.fromkeys(folder.resolve() for folder in folders)
-    runs = [load_run(folder) for folder in unique]
+    unique = {folder.resolve(): folder for folder in folders}
+    runs = [load_run(folder) for folder in unique.values()]
     check_comparable(runs)
     labels = [run.label for run in runs]
     for run in runs:
@@ -118,8 +121,30 @@ def load_report(folders: Sequence[Path]) -> Report:
 
 def render(report: Report) -> str:
     """The page as HTML text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            version=__version__,
+            speed=report.figure("speed", speed_chart),
+            price=report.figure("price", price_chart),
+            survival=report.figure("survival", survival_chart),
+            ratios=report.figure("ratios", ratio_chart),
+            categories=category_charts(report.entries, NARROW),
+            verdicts=[(run, verdict_of(run)) for run in report.runs],
+            audits=[(run, audit_summary(run)) for run in report.runs],
+            warnings=[(run, text) for run in report.runs for text in warnings_of(run)],
+            files=[(run, downloads(run)) for run in report.runs],
+            definitions=definitions(report.runs[0]),
+            classes=CLASSES,
+            several=len(report.runs) > 1,
+        )
+    )
 
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("breakeven.report"),
         autoescape=True,
@@ -128,22 +153,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    return environment.get_template("page.html.j2").render(
-        report=report,
-        version=__version__,
-        speed=report.figure("speed", speed_chart),
-        price=report.figure("price", price_chart),
-        survival=report.figure("survival", survival_chart),
-        ratios=report.figure("ratios", ratio_chart),
-        categories=category_charts(report.entries, NARROW),
-        verdicts=[(run, verdict_of(run)) for run in report.runs],
-        audits=[(run, audit_summary(run)) for run in report.runs],
-        warnings=[(run, text) for run in report.runs for text in warnings_of(run)],
-        files=[(run, downloads(run)) for run in report.runs],
-        definitions=definitions(report.runs[0]),
-        classes=CLASSES,
-        several=len(report.runs) > 1,
-    )
+    return environment
 
 
 def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> Written:
@@ -161,7 +171,9 @@ def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> 
     report = load_report(folders)
     text = render(report)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    unfinished = out.with_name(f".{out.name}.partial")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(out)
     verdicts = [verdict_of(run).sentence for run in report.runs]
     notes = [f"{run.label}/{note.file}: {note.text}" for run, note in report.notes]
     return Written(out, len(text.encode()), verdicts, notes)

@@ -36,7 +36,8 @@ class Line:
     @property
     def answer(self) -> str:
         """The value with its unit."""
-        return f"{self.value:.{self.digits}f}{'' if self.unit == '×' else ' '}{self.unit}"
+        unit = "draft" if self.unit == "drafts" and self.value == 1 else self.unit
+        return f"{self.value:.{self.digits}f}{'' if unit == '×' else ' '}{unit}"
 
     @property
     def r_text(self) -> str:
@@ -144,7 +145,7 @@ def run_lines(folder: Path, config: str | None = None) -> tuple[str, list[Line]]
     """The oracle of each configuration of a run folder (or of the named one)."""
     run = load_run(folder)
     found = outlooks(run, config)
-    name = (run.configuration.get("verifier") or {}).get("name", "the verifier")
+    name = run.verifier.get("name", "the verifier")
     title = f"{run.label}: {name}, plain decoding {found[0].plain:.1f} tok/s"
     return title, [line for outlook in found for line in outlook_lines(outlook)]
 

@@ -76,8 +76,12 @@ class Run:
     @property
     def machine(self) -> dict[str, Any]:
         """The machine block of the configuration."""
-        found = self.configuration.get("machine")
-        return found if isinstance(found, dict) else {}
+        return self._block("machine")
+
+    @property
+    def verifier(self) -> dict[str, Any]:
+        """The verifier block of the configuration."""
+        return self._block("verifier")
 
     @property
     def plain(self) -> Performance | None:
@@ -95,6 +99,14 @@ class Run:
         """The entry of ``configurations`` for one name, empty when there is none."""
         return next((entry for entry in self._listed if entry.get("name") == config), {})
 
+    def draft_length(self, config: str) -> int:
+        """K: as stated, else as many positions as have a survival."""
+        stated = self.settings(config).get("k")
+        if isinstance(stated, int):
+            return stated
+        acceptance = self.acceptance_of(config)
+        return len(acceptance.survival) if acceptance else 0
+
     def free_first(self, config: str) -> bool:
         """Whether the first draft is the verifier's own decision (ALGORITHMS 1.9).
 
@@ -111,6 +123,10 @@ class Run:
     def cut(self) -> bool:
         """Whether ``requests.jsonl`` was read only in part."""
         return any(note.file == "requests.jsonl" for note in self.notes)
+
+    def _block(self, name: str) -> dict[str, Any]:
+        found = self.configuration.get(name)
+        return found if isinstance(found, dict) else {}
 
     @property
     def _listed(self) -> list[dict[str, Any]]:

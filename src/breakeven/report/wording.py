@@ -53,12 +53,12 @@ def size(bytes_: int) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Keep ranges of figures on one line.
+    """Keep ranges and percentages on one line.
 
-    >>> unbroken("1.2–1.4") == "1.2\u2060–\u20601.4"
+    >>> unbroken("95 %: 1.2–1.4") == "95\u00a0%: 1.2\u2060–\u20601.4"
     True
     """
-    return re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", text)
+    return re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", text).replace(" %", "\u00a0%")
 
 
 def clip(text: str, most: int) -> str:

@@ -73,16 +73,15 @@ def speed_chart(entries: Sequence[Entry], width: int) -> SpeedChart | None:
         for k in known
     ]
     plain_y = frame.y(known[0].plain)
-    lines = [box for d in dots for box in along(d.x, d.y, d.need_x, d.line_y)]
-    lines += [box for d in dots for box in along(frame.left, d.line_y, frame.right, d.line_y)]
-    ends = [Box.around(d.need_x, d.line_y, 7) for d in dots]
-    lines += [*ends, Box.around(frame.x(1), plain_y, 8)]
+    needs = [box for d in dots for box in along(d.x, d.y, d.need_x, d.line_y)]
+    needs += [Box.around(d.need_x, d.line_y, 7) for d in dots]
+    across = {Box(frame.left, d.line_y - 3, frame.right, d.line_y + 3) for d in dots}
+    obstacles = [*needs, *across, Box.around(frame.x(1), plain_y, 8)]
     bounds = Box(frame.left + 4, frame.top, frame.right - 4, frame.bottom - 2)
     named = [] if frame.narrow and len(dots) > MOST_NARROW else dots
-    labels = place([(d.x, d.y, d.name) for d in named], lines, bounds)
-    covered = [box for d in dots for box in along(d.x, d.y, d.need_x, d.line_y)]
-    covered += [Box.around(d.x, d.y, 8) for d in dots] + [label.box for label in labels] + ends
+    labels = place([(d.x, d.y, d.name) for d in named], obstacles, bounds)
     text = f"plain{'' if frame.narrow else ' decoding'}: {known[0].plain:.1f} tok/s"
+    covered = needs + [Box.around(d.x, d.y, 8) for d in dots] + [label.box for label in labels]
     plain = place_on_line(text, plain_y, covered, bounds)
     return SpeedChart(frame, dots, labels, plain, frame.x(1), plain_y)
 
