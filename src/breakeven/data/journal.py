@@ -45,6 +45,7 @@ class Journal:
             self._undo(whole)
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
+            self._unsynced = 0
             raise DataError(
                 f"{self.path}: the disk is full; the {len(self.entries)} entries written so far "
                 "are safe: free some space and run the same command again"
@@ -57,9 +58,10 @@ class Journal:
         self._unsynced = 0
 
     def close(self) -> None:
-        """Sync and close."""
+        """Sync what is not yet, and close."""
         if not self._file.closed:
-            self.sync()
+            if self._unsynced:
+                self.sync()
             self._file.close()
 
     def __enter__(self) -> Self:
@@ -83,7 +85,7 @@ class Journal:
     def _read(self, header: Mapping[str, Any]) -> None:
         lines = self.path.read_bytes().split(b"\n")
         found = _parsed(lines[0])
-        if found is None:  # killed while the header was being written
+        if found is None or len(lines) == 1:  # killed while the header was being written
             self._rewrite(header)
             return
         for key, value in header.items():

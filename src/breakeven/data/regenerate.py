@@ -111,5 +111,5 @@ class _Work:
 
 def _entry(entry: dict[str, object]) -> Continuation:
     ids, finish = entry["ids"], entry["finish"]
-    assert isinstance(ids, list)
+    assert isinstance(ids, list | tuple)
     return Continuation(tuple(ids), Finish(str(finish)))

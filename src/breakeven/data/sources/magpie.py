@@ -70,25 +70,22 @@ class Magpie:
         """Prompts in the order of the batches. Ids are ``magpie-<batch>-<number>``."""
         seen: set[str] = set()
         barren = 0
+        batches = self._batches()
         with meter("magpie prompts", self.settings.count) as progress:
-            for number, texts in self._batches():
+            while len(seen) < self.settings.count:
+                number, texts = next(batches)
                 before = len(seen)
                 for index, text in enumerate(texts):
                     if len(seen) == self.settings.count:
-                        return
-                    prompt = Prompt(
-                        f"magpie-{number:04d}-{index:02d}",
-                        categorise(text),
-                        (Message("user", text),),
-                    )
-                    key = fingerprint(prompt)
-                    reason = "seen before" if key in seen else fault(text)
+                        break
+                    key, reason = _judged(text, seen)
                     if reason:
                         tally.dropped[reason] += 1
                         continue
                     seen.add(key)
                     progress.advance()
-                    yield prompt
+                    name = f"magpie-{number:04d}-{index:02d}"
+                    yield Prompt(name, categorise(text), (Message("user", text),))
                 barren = barren + 1 if len(seen) == before else 0
                 if barren == GIVE_UP:
                     raise DataError(
@@ -117,6 +114,12 @@ class Magpie:
             texts = [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in sampled]
             self.journal.append({"texts": [text.strip() for text in texts]})
             yield number, self.journal.entries[number]["texts"]
+
+
+def _judged(text: str, seen: set[str]) -> tuple[str, str | None]:
+    """The prompt's fingerprint, and why it is dropped if it is."""
+    key = fingerprint(Prompt("", "", (Message("user", text),)))
+    return key, "seen before" if key in seen else fault(text)
 
 
 def fault(text: str) -> str | None:

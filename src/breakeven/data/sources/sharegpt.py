@@ -51,7 +51,8 @@ class Sharegpt:
             name = f"sharegpt-{number:06d}-{record.get('id', '')}"
             yield Prompt(name, categorise(messages[-1].content), messages)
         if not kept:
-            raise DataError(f"{self.path()}: no usable conversation in it")
+            why = f" ({tally.notes[-1]})" if tally.notes else ""
+            raise DataError(f"{self.path()}: no usable conversation in it{why}")
 
     def path(self) -> Path:
         """The file that is read. Raises :class:`DataError` when there is none."""
@@ -78,10 +79,15 @@ class Sharegpt:
                 for record in ijson.items(file, "item"):
                     whole += 1
                     yield record
-            except ijson.IncompleteJSONError:
-                tally.notes.append(
-                    f"{path.name} is cut off at byte {path.stat().st_size:,}: "
-                    f"{whole:,} conversations before it are whole"
-                )
             except ijson.JSONError as error:
-                raise DataError(f"{path}: not a JSON array ({error})") from None
+                tally.notes.append(_end(path, str(error), whole))
+
+
+def _end(path: Path, message: str, whole: int) -> str:
+    """Where the file stops being JSON. The parser names the cause in its first line."""
+    reason = message.splitlines()[0].removeprefix("parse error: ")
+    if "EOF" in reason or "ncomplete" in reason:
+        reason = f"is cut off at byte {path.stat().st_size:,}"
+    else:
+        reason = f"is not JSON throughout ({reason})"
+    return f"{path.name} {reason}: {whole:,} conversations before it are whole"
