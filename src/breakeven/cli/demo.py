@@ -1,0 +1,220 @@
+"""``breakeven demo``: from nothing to a verdict with the bundled model, in six steps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from breakeven.cli.options import DryRun, Force, Json, OutPath, Overrides, RecipePath, Threads
+from breakeven.cli.shipped import shipped
+from breakeven.config import Section, load_recipe, write_recipe
+
+if TYPE_CHECKING:
+    from breakeven.data.artifact import Artifact
+    from breakeven.measure.conclusion import BenchResult
+    from breakeven.measure.configuration import Configuration
+    from breakeven.verifier.load import Loaded
+
+RECIPE = Path("recipes/smollm2-135m/demo.yaml")
+
+
+class Training(Section):
+    """One drafter to train: ``recipe`` file, within ``minutes``."""
+
+    recipe: str
+    minutes: float
+    settings: tuple[str, ...] = ()
+
+
+class Benchmark(Section):
+    """What is measured: draft lengths of each drafter, and on how much text."""
+
+    lengths: dict[str, tuple[int, ...]]
+    prompts: int = 16
+    repeats: int = 3
+    max_new_tokens: int = 64
+    seed: int = 0
+
+
+class DemoRecipe(Section):
+    """The demo from end to end."""
+
+    verifier: str = "smollm2-135m"
+    artifact: str = "assets/smollm2-135m"
+    question: str = "Why is the sky blue? Answer in two sentences."
+    train: dict[str, Training]
+    bench: Benchmark
+
+
+def demo(
+    overrides: Overrides = None,
+    recipe: RecipePath = None,
+    out: OutPath = Path("runs/demo"),
+    threads: Threads = None,
+    force: Force = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """From nothing to a verdict: a real model, two trained drafters, a benchmark, an audit.
+
+    It answers a question, trains two drafters on the model's own continuations, measures every
+    configuration against plain decoding on held-out prompts, checks that the output is the
+    model's own, and ends with one sentence that says what pays here and with a page to look at.
+    A finished step is not repeated: after Ctrl-C the same command goes on. `--force` starts anew.
+
+    Examples:
+
+        breakeven demo
+        breakeven demo --dry-run
+        breakeven demo bench.prompts=48 bench.repeats=5 --out runs/longer
+    """
+    settings = load_recipe(DemoRecipe, recipe or shipped(RECIPE), overrides or ())
+    if dry_run:
+        print(json.dumps(settings.model_dump(mode="json"), indent=2) if as_json else plan(settings))
+        return
+    if force and out.is_dir():
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_recipe(settings, out / "recipe.yaml")
+    began = time.perf_counter()
+    result = walk(settings, out, threads, quiet=as_json)
+    if as_json:
+        print((out / "bench" / "verdict.json").read_text())
+        return
+    minutes = (time.perf_counter() - began) / 60
+    print(f"\n{result.verdict.sentence}\n")
+    print(f"Done in {minutes:.1f} minutes. Open {out / 'report.html'} in a browser.")
+
+
+def plan(settings: DemoRecipe) -> str:
+    """What would be done, in lines."""
+    bench = settings.bench
+    lines = [f"ask {settings.verifier}: {settings.question}"]
+    lines += [f"train {name} for {t.minutes:g} minutes" for name, t in settings.train.items()]
+    names = [f"{name}-k{k}" for name, lengths in bench.lengths.items() for k in lengths]
+    answers = bench.prompts * bench.repeats * (len(names) + 1)
+    lines.append(
+        f"decode {bench.prompts} held-out prompts {bench.repeats} times with ar, "
+        f"{', '.join(names)}: {answers} answers of at most {bench.max_new_tokens} tokens"
+    )
+    return "\n".join([*lines, "audit every answer", "draw report.html"])
+
+
+def walk(settings: DemoRecipe, out: Path, threads: int | None, *, quiet: bool) -> BenchResult:
+    """The steps, each with a headline; returns what the benchmark found."""
+    from breakeven.data.artifact import load_artifact
+    from breakeven.report.page import write_report
+    from breakeven.verifier.load import load_verifier
+
+    total = 5 + len(settings.train)
+    step = headlines(total, quiet)
+    step(f"Load the verifier, {settings.verifier}")
+    loaded = load_verifier(settings.verifier, threads=threads)
+    artifact = load_artifact(shipped(Path(settings.artifact)), loaded.identity)
+    step(f"Ask it: {settings.question}")
+    answer(loaded, settings.question, quiet)
+    folders = {}
+    for name, training in settings.train.items():
+        step(f"Train {name} on the verifier's own continuations, {training.minutes:g} minutes")
+        folders[name] = trained(name, training, loaded, artifact, out, quiet)
+    step("Measure every configuration against plain decoding, on held-out prompts")
+    result = measured(settings, folders, loaded, artifact, out)
+    step("Audit: is every answer the verifier's own?")
+    for audit in () if quiet else result.audits:
+        print(f"{audit.config}: {audit.verdict.value}, {audit.tokens} tokens compared")
+    step("Draw the report")
+    write_report([out / "bench"], out / "report.html", force=True)
+    if not quiet:
+        from rich.console import Console
+
+        from breakeven.measure.table import bench_table
+
+        Console().print(bench_table(result))
+    return result
+
+
+def headlines(total: int, quiet: bool) -> Any:
+    """A function that prints numbered headlines."""
+    count = 0
+
+    def say(text: str) -> None:
+        nonlocal count
+        count += 1
+        if not quiet:
+            print(f"\n[{count}/{total}] {text}", flush=True)
+
+    return say
+
+
+def answer(loaded: Loaded, question: str, quiet: bool) -> None:
+    """Decode one answer plainly and print it."""
+    from breakeven.data.prompt import Message
+    from breakeven.data.render import Renderer
+    from breakeven.decode.generate import generate
+    from breakeven.decode.request import Request
+
+    ids = Renderer(loaded.tokenizer).ids((Message("user", question),))
+    request = Request("demo", ids, 96, loaded.eos)
+    (done,) = generate(loaded.verifier, [request], tokenizer=loaded.tokenizer)
+    if not quiet:
+        print(done.text)
+
+
+def trained(
+    name: str, training: Training, loaded: Loaded, artifact: Artifact, out: Path, quiet: bool
+) -> Path:
+    """The drafter's folder, trained now unless it was before."""
+    from breakeven.train.methods import load_train_recipe
+    from breakeven.train.provenance import PROVENANCE_FILE
+    from breakeven.train.run import make_room, train_drafter
+
+    folder = out / name
+    if (folder / PROVENANCE_FILE).is_file():
+        print(f"{folder}: trained already", file=sys.stderr)
+        return folder
+    make_room(folder, force=False)
+    overrides = [f"train.max_minutes={training.minutes}", *training.settings]
+    recipe = load_train_recipe(shipped(Path(training.recipe)), overrides)
+    report = train_drafter(recipe, loaded, artifact, folder)
+    if not quiet:
+        real = report.outcome.acceptance
+        print(f"{report.sizes}; {report.outcome.counts.step} steps")
+        print(f"acceptance length {real.length:.2f} on {real.prompts} validation prompts")
+    return folder
+
+
+def measured(
+    settings: DemoRecipe, folders: dict[str, Path], loaded: Loaded, artifact: Artifact, out: Path
+) -> BenchResult:
+    """Run, or finish, the benchmark with its audit."""
+    from breakeven.measure.bench import run_bench
+    from breakeven.measure.prompts import choose
+
+    bench = settings.bench
+    return run_bench(
+        loaded,
+        choose(artifact.rows("test"), bench.prompts, bench.seed),
+        configurations(bench, folders),
+        out / "bench",
+        repeats=bench.repeats,
+        max_new_tokens=bench.max_new_tokens,
+        seed=bench.seed,
+        artifact=settings.artifact,
+        command="breakeven demo",
+        resume=(out / "bench").is_dir(),
+    )
+
+
+def configurations(bench: Benchmark, folders: dict[str, Path]) -> list[Configuration]:
+    """Every drafter with each of its lengths."""
+    from breakeven.measure.configuration import Configuration
+
+    return [
+        Configuration(name, k, folders.get(name))
+        for name, lengths in bench.lengths.items()
+        for k in lengths
+    ]
