@@ -46,7 +46,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 700, 1280])
+@pytest.mark.parametrize("width", [390, 760, 1280])
 @pytest.mark.parametrize("name", ["one", "both"])
 def test_quiet_offline_and_no_wider_than_the_screen(
     tab: Browser, pages: dict[str, Path], name: str, width: int, scheme: str
