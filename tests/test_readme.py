@@ -49,6 +49,11 @@ def test_a_verb_and_its_options_exist(words: list[str]) -> None:
     assert {word.split("=")[0] for word in words[2:] if word.startswith("-")} <= known
 
 
+def test_the_recipes_that_are_named_exist() -> None:
+    named = {w for _, words in commands() for w in words if w.startswith("recipes/")}
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_the_readme_names_every_verb() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert all(f"breakeven {verb}" in text or f"make {verb}" in text for verb in VERBS)
