@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from breakeven.cli.options import DryRun, Force, Json, Overrides
+
+if TYPE_CHECKING:
+    from breakeven.data.recipe import PrepareRecipe
 
 
 def prepare(
@@ -39,17 +43,11 @@ def prepare(
         breakeven prepare my-prompts.jsonl --out runs/mine split.validation=50 split.test=50
         breakeven prepare recipes/smollm2-135m/artifact.yaml --dry-run
     """
-    from breakeven.config import load_recipe
     from breakeven.data.prepare import make_room, plan
     from breakeven.data.prepare import prepare as run
-    from breakeven.data.recipe import PrepareRecipe
     from breakeven.verifier.load import load_verifier
 
-    is_recipe = recipe.suffix in (".yaml", ".yml")
-    given = list(overrides or [])
-    if not is_recipe:
-        given.insert(0, f"sources.jsonl.paths={json.dumps([str(recipe)])}")
-    settings = load_recipe(PrepareRecipe, recipe if is_recipe else None, given)
+    settings = _settings(recipe, overrides or ())
     if not dry_run:
         make_room(out, force=force, resume=resume)
     loaded = load_verifier(
@@ -67,11 +65,21 @@ def prepare(
         if not as_json:
             rows, tokens = sum(contract.splits.values()), sum(contract.tokens.values())
             print(f"wrote {rows} rows, {tokens} continuation tokens to {out}")
-            empty = made.after["empty continuation"]
-            if empty:
+            if empty := made.after["empty continuation"]:
                 print(f"dropped {empty} rows whose continuation is empty")
     if as_json:
         print(json.dumps(summary, indent=2))
+
+
+def _settings(recipe: Path, overrides: Sequence[str]) -> PrepareRecipe:
+    """The recipe, or the default one over a JSONL file of prompts."""
+    from breakeven.config import load_recipe
+    from breakeven.data.recipe import PrepareRecipe
+
+    if recipe.suffix in (".yaml", ".yml"):
+        return load_recipe(PrepareRecipe, recipe, overrides)
+    source = f"sources.jsonl.paths={json.dumps([str(recipe)])}"
+    return load_recipe(PrepareRecipe, None, [source, *overrides])
 
 
 def _show(summary: dict[str, Any]) -> None:
