@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from breakeven.measure.statistics import (
+    Estimate,
+    joint_intervals,
     mean_of_ratios,
     minimum_detectable_effect,
     paired_interval,
@@ -52,6 +54,41 @@ def test_the_interval_covers_the_truth_and_the_percentile_bootstrap_is_too_narro
     assert 0.90 <= ours / trials <= 0.99
     assert simple < ours
     assert simple / trials < 0.91
+
+
+def excludes_one(found: Estimate) -> bool:
+    return found.low > 1.0 or found.high < 1.0
+
+
+def test_the_best_of_many_configurations_without_effect_is_rarely_a_finding() -> None:
+    rng, trials, alone, together = np.random.default_rng(0), 300, 0, 0
+    for trial in range(trials):
+        base = np.exp(rng.normal(0.0, 0.5, 48))
+        noise = np.exp(rng.normal(0.0, 0.1, (6, 48)) - 0.1**2 / 2)  # of mean 1
+        pairs = [(base, base * own) for own in noise]
+        settings = {"seed": trial, "resamples": 500}
+        alone += any(excludes_one(paired_interval(*pair, **settings)) for pair in pairs)
+        together += any(excludes_one(found) for found in joint_intervals(pairs, **settings))
+    assert alone / trials > 0.2  # 1 - 0.95**6 = 0.26
+    assert 0.02 <= together / trials <= 0.07
+
+
+def test_configurations_that_move_together_cost_nothing() -> None:
+    base, cand = sample(np.random.default_rng(0), 24)
+    together = joint_intervals([(base, cand), (base, cand / 1.1), (base, cand * 1.3)])
+    alone = paired_interval(base, cand)
+    assert together[0] == alone
+    assert together[1].low == pytest.approx(1.1 * alone.low)
+
+
+@pytest.mark.parametrize("prompts", [2, 4, 12])
+def test_joint_intervals_are_wider(prompts: int) -> None:
+    rng = np.random.default_rng(0)
+    base = np.exp(rng.normal(0.0, 0.5, prompts))
+    pairs = [(base, base * np.exp(rng.normal(0.0, 0.1, prompts))) for _ in range(4)]
+    for pair, together in zip(pairs, joint_intervals(pairs), strict=True):
+        alone = paired_interval(*pair)
+        assert together.low < alone.low < alone.value < alone.high < together.high
 
 
 def test_a_known_ratio_is_found() -> None:

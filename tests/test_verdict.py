@@ -13,6 +13,7 @@ from breakeven.measure.divergence import Divergence, Kind, Output
 from breakeven.measure.doubts import slow_plain_step
 from breakeven.measure.performance import Performance
 from breakeven.measure.rescore import Rescorer
+from breakeven.measure.statistics import Estimate
 from breakeven.measure.verdict import Verdict, decide
 from breakeven.measure.wording import Scene, between, speed
 from measuring import VOCAB
@@ -93,8 +94,28 @@ def test_it_is_undecided_and_what_would_decide() -> None:
     assert found.sentence == (
         "Undecided: mtp-k2 is 2 % faster than plain decoding of smollm2-135m on this machine "
         "(AMD EPYC, 2 threads), but with 95 % confidence between 3 % slower and 8 % faster; "
-        "about 451 prompts instead of 24 would decide."
+        "about 546 prompts instead of 24 would decide."  # 451 if it were alone
     )
+    assert "about 451 prompts" in verdict(OPEN).sentence
+
+
+def test_the_best_of_many_is_judged_by_an_interval_that_holds_for_all() -> None:
+    lucky = row("lucky-k3", 1.08, 1.01, 1.15)
+    joint = {"lucky-k3": Estimate(1.08, 0.98, 1.18), "ngram-k4": Estimate(0.93, 0.89, 0.97)}
+    assert verdict(lucky, BAD).verdict is Answer.PAYS
+    found = decide([PLAIN, lucky, BAD], (), SCENE, joint=joint)
+    assert (found.verdict, found.best) == (Answer.UNDECIDED, "lucky-k3")
+    assert (found.ratio_low, found.ratio_high) == (0.98, 1.18)
+    assert "between 2 % slower and 18 % faster" in found.sentence
+    assert found.reasons[0] == (
+        "2 configurations are compared: the 95 % intervals here are wider than each one's own "
+        "(performance.csv), so that they hold for the best of them"
+    )
+    assert any("ratio 0.93, 95 % 0.89–0.97" in reason for reason in found.reasons)
+
+
+def test_a_configuration_alone_needs_no_wider_interval() -> None:
+    assert not any("are compared" in reason for reason in verdict(GOOD).reasons)
 
 
 def test_a_difference_too_small_to_settle() -> None:

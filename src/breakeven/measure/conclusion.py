@@ -13,7 +13,7 @@ from breakeven.measure.audit import Audit
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.description import Plan
 from breakeven.measure.inspection import inspect_records
-from breakeven.measure.performance import Performance, performance_table
+from breakeven.measure.performance import Performance, joint_ratios, performance_table
 from breakeven.measure.profiles import speculation_profile
 from breakeven.measure.records import Record
 from breakeven.measure.results import write_csv, write_json
@@ -55,7 +55,13 @@ def conclude(
     if audit:
         decoding = Decoding(loaded.verifier, loaded.eos, plan.max_new_tokens)
         audits = inspect_records(decoding, plan.prompts, records, configs)
-    verdict = decide(performance, audits, Scene.of(description), description["warnings"])
+    verdict = decide(
+        performance,
+        audits,
+        Scene.of(description),
+        description["warnings"],
+        joint_ratios(records, configs, seed=plan.seed),
+    )
     longest = max(c.k for c in plan.configurations)
     lengths = {c.name: c.k for c in plan.configurations}
     write_csv(out / "acceptance.csv", [_padded(a, lengths[a.config], longest) for a in acceptance])

@@ -54,7 +54,9 @@ def forecast(plan: Plan, decoding: Decoding, methods: Sequence[Method]) -> Forec
         repeats=plan.repeats,
         trials=plan.trials,
         seconds=expected_seconds(plan, ledgers),
-        detectable=minimum_detectable_effect(ASSUMED_SPREAD, len(plan.prompts)),
+        detectable=minimum_detectable_effect(
+            ASSUMED_SPREAD, len(plan.prompts), len(plan.configurations)
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from breakeven.measure.records import Record
 from breakeven.measure.statistics import (
     Estimate,
     Floats,
+    joint_intervals,
     mean_of_ratios,
     paired_interval,
     ratio_of_totals,
@@ -77,6 +78,22 @@ def performance_table(
         for category, group in by_category(own.values()):
             table.append(compare(config, category, group, plain, seed))
     return table
+
+
+def joint_ratios(
+    records: Sequence[Record], configs: Sequence[str], *, seed: int = 0
+) -> dict[str, Estimate]:
+    """The ratio of each drafting configuration over all prompts; the intervals hold all at once.
+
+    Empty when no prompt has an answer of two tokens or more from everybody.
+    """
+    plain = middle(r for r in records if r.config == PLAIN)
+    answers = [middle(r for r in records if r.config == config) for config in configs]
+    shared = [id for id in plain if all(_comparable(own[id], plain[id]) for own in answers)]
+    if not shared:
+        return {}
+    times = [_seconds([(own[id], plain[id]) for id in shared]) for own in answers]
+    return dict(zip(configs, joint_intervals(times, seed=seed), strict=True))
 
 
 def compare(

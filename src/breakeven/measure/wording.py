@@ -88,8 +88,10 @@ def between(low: float, high: float) -> str:
     return f"between {left} and {right}"
 
 
-def sentence(found: Answer, best: Performance, audit: Audit | None, scene: Scene) -> str:
-    """The verdict in one plain sentence about ``best`` and its audit."""
+def sentence(
+    found: Answer, best: Performance, audit: Audit | None, scene: Scene, compared: int = 1
+) -> str:
+    """The verdict in one plain sentence about the ``best`` of ``compared``, and its audit."""
     if found is Answer.NOT_USABLE:
         assert audit is not None
         return (
@@ -116,12 +118,12 @@ def sentence(found: Answer, best: Performance, audit: Audit | None, scene: Scene
                 f"{sure}, because a round yields {best.acceptance_length:.2f} tokens and costs as "
                 f"much as {best.break_even:.2f} plain steps."
             )
-    return f"Undecided: {best.config} is {measured} {where}, but {sure}; {remedy(best)}."
+    return f"Undecided: {best.config} is {measured} {where}, but {sure}; {remedy(best, compared)}."
 
 
-def remedy(row: Performance) -> str:
-    """How many prompts would decide an undecided ratio."""
-    needed = prompts_to_decide(row.spread, row.ratio)
+def remedy(row: Performance, compared: int = 1) -> str:
+    """How many prompts would decide an undecided ratio among ``compared``."""
+    needed = prompts_to_decide(row.spread, row.ratio, compared)
     if needed > MANY_PROMPTS:
         return f"so small a difference would not be settled by {MANY_PROMPTS} prompts"
     needed = max(needed, row.prompts + 1)
@@ -144,6 +146,11 @@ def reasons(
     performance: Sequence[Performance], answers: Mapping[str, Answer], audits: Mapping[str, Audit]
 ) -> Iterator[str]:
     """What stands behind the verdict, configuration by configuration."""
+    if len(answers) > 1:
+        yield (
+            f"{len(answers)} configurations are compared: the 95 % intervals here are wider than "
+            "each one's own (performance.csv), so that they hold for the best of them"
+        )
     for row in performance:
         if row.category != ALL or row.config not in answers:
             continue
