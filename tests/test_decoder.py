@@ -19,7 +19,7 @@ from breakeven.verifier.fallback import TransformersVerifier
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import chain
-from tiny import FAMILIES, tiny_config
+from tiny import FAMILIES, random_model, tiny_config
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -38,15 +38,6 @@ ROPES: dict[str, dict[str, Any]] = {
     },
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256},
 }
-
-
-def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
-    """A transformers model whose every weight matters."""
-    torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    for name, p in model.named_parameters():
-        p.data.normal_(1.0 if "norm" in name and p.dim() == 1 else 0.0, 0.2)
-    return model
 
 
 def lean(model: PreTrainedModel) -> LeanVerifier:

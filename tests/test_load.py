@@ -19,21 +19,17 @@ from breakeven.errors import ModelError
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.fallback import TransformersVerifier
 from breakeven.verifier.load import load_verifier
-from test_decoder import random_model
-from tiny import tiny_config
+from tiny import tiny_config, write_model
 
 
-def write_model(folder: Path, family: str = "llama", vocab: int = 64) -> Path:
+def word_model(folder: Path, family: str = "llama", vocab: int = 64) -> Path:
     """A complete model directory with a word tokenizer."""
-    model = random_model(tiny_config(family, eos_token_id=3))
-    model.save_pretrained(folder)
     words = {f"w{i}": i for i in range(vocab)}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0")), eos_token="w2"
     )
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    tokenizer.save_pretrained(folder)
-    return folder
+    return write_model(folder, tiny_config(family, eos_token_id=3), tokenizer)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +40,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return write_model(tmp_path / "model")
+    return word_model(tmp_path / "model")
 
 
 def test_a_directory_loads_lean_with_its_identity(folder: Path) -> None:
@@ -105,7 +101,7 @@ def pickled_only(folder: Path) -> None:
 
 
 def larger_tokenizer(folder: Path) -> None:
-    write_model(folder, vocab=80)
+    word_model(folder, vocab=80)
 
 
 def garbled_config(folder: Path) -> None:
@@ -164,7 +160,7 @@ def test_a_broken_gguf_file(tmp_path: Path) -> None:
 
 
 def test_a_rope_that_changes_with_length_goes_to_transformers_or_is_refused(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "m")
+    folder = word_model(tmp_path / "m")
     edit_config(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})(folder)
     with pytest.raises(ModelError, match="backend auto or transformers"):
         load_verifier(str(folder), backend="lean")

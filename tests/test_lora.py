@@ -16,8 +16,8 @@ from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.lora import LoRASpec, RowLoRA
 from breakeven.verifier.rows import Rows, causal
-from test_decoder import lean, random_model
-from tiny import FAMILIES, tiny_config
+from test_decoder import lean
+from tiny import FAMILIES, random_model, tiny_config
 
 
 def random_adapter(verifier: LeanVerifier, spec: LoRASpec) -> RowLoRA:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,6 +42,22 @@ def tiny_verifier(
 ) -> LeanVerifier:
     """A random lean verifier."""
     return LeanVerifier.from_config(tiny_config(family, **sizes), seed=seed, dtype=dtype)
+
+
+def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
+    """A transformers model whose every weight matters."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    for name, p in model.named_parameters():
+        p.data.normal_(1.0 if "norm" in name and p.dim() == 1 else 0.0, 0.2)
+    return model
+
+
+def write_model(folder: Path, config: Any, tokenizer: Any) -> Path:
+    """A complete model directory."""
+    random_model(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def twin(verifier: LeanVerifier, config: Any, tensors: dict[str, torch.Tensor]) -> PreTrainedModel:

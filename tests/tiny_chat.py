@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.load import Loaded
-from tiny import tiny_verifier
+from tiny import tiny_config, tiny_verifier, write_model
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -33,6 +33,11 @@ def byte_tokenizer(template: str | None = TEMPLATE) -> Any:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|im_end|>")
     tokenizer.chat_template = template
     return tokenizer
+
+
+def chat_model(folder: Path) -> Path:
+    """A complete model directory with the byte tokenizer and its chat template."""
+    return write_model(folder, tiny_config(vocab=264, eos_token_id=EOS), byte_tokenizer())
 
 
 @cache
