@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from breakeven.core import Draft
+from breakeven.core import Draft, Phase
+from breakeven.decode.round import padded_chain
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.scripted import FlipAt, Oracle, RandomDrafter
 from breakeven.measure.audit import Audit, Finding, Level, exit_code, judge
@@ -79,6 +80,19 @@ class Misplaced(Wrapped):
         if 2 <= rows.width <= K + 1:
             rows = replace(rows, positions=rows.positions + 1)
         return super().body(rows, *rest, **named)
+
+
+class FreeFirst(Drafter):
+    """The verifier's own next token from a pass of one row, then wrong guesses."""
+
+    name = "free-first"
+
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        rows = padded_chain(context, [tokens[-1:] for tokens in context.tokens])
+        out = context.verifier.run(Phase.DRAFT, rows, context.cache, context.ledger)
+        assert out.logits is not None
+        first = out.logits[:, 0].argmax(-1).tolist()
+        return [Draft((token, *[0] * (k - 1)), free=1) for token in first]
 
 
 class Silent(Drafter):
@@ -223,6 +237,17 @@ def controlled(verifier: Verifier) -> Any:
     outputs = {row.id: (row.prompt_ids, script_of(machine, [row])) for row in rows()}
     walked = {name: (ids, next(iter(script.values()))) for name, (ids, script) in outputs.items()}
     return fixed_width_control(verifier, walked, K + 1)
+
+
+def test_the_control_has_the_width_of_the_real_verify_passes() -> None:
+    verifier = tiny_verifier(vocab=VOCAB)
+    wide, narrow = audited(verifier), audited(verifier, FreeFirst())
+    assert (wide.verdict, narrow.verdict) == (Finding.EQUAL, Finding.EQUAL)
+    assert wide.control is not None
+    assert narrow.control is not None
+    assert (wide.control.width, narrow.control.width) == (K + 1, K)
+    assert audited(verifier, Silent()).control is None  # its passes have one row
+    assert audited(verifier, level=Level.L0).control is None
 
 
 def test_every_token_of_a_plain_answer_is_its_own_best() -> None:

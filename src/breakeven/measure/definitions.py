@@ -5,7 +5,8 @@ from __future__ import annotations
 DEFINITIONS = {
     "round": "draft, verify, accept, commit; one verify pass",
     "num_speculative_tokens": "K, the tokens drafted per round at most",
-    "verify_width": "K + 1, the rows of a verify pass (root and drafts)",
+    "verify_width": "the rows of a verify pass at most: root and drafts, K + 1; K with a free "
+    "first token, whose draft pass ran the root",
     "acceptance_length": "committed tokens per verify pass, the verifier's own token included, "
     "after truncation by end of sequence or limit; plain decoding has 1",
     "acceptance_rate": "accepted drafts / drafted tokens, in 0-1, before truncation",
@@ -14,7 +15,8 @@ DEFINITIONS = {
     "the prefill pass to the last token and includes the drafter's own start-up",
     "ratio": "total decode time of plain decoding / total decode time of the configuration over "
     "the same prompts; per token, where the outputs differ in length",
-    "ratio_low, ratio_high": "95 % interval of the ratio, studentised bootstrap over prompts",
+    "ratio_low, ratio_high": "95 % interval of the ratio, studentised bootstrap over prompts; each "
+    "row's own in performance.csv, wider in verdict.json, where it holds for the best of all",
     "end_to_end_ratio": "the same with prefill included",
     "repeats": "of each prompt's repeats the one with the middle decode time counts",
     "plain step": "decode time of plain decoding per token after the first, same run",
