@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from breakeven.errors import RecipeError
@@ -17,13 +17,16 @@ PLAIN = "ar"
 class Configuration:
     """``drafter`` is a registered name, ``k`` the draft tokens per round, ``path`` its weights.
 
-    >>> Configuration("ngram", 4).name
-    'ngram-k4'
+    ``label`` tells it from the same drafter with other weights.
+
+    >>> Configuration("ngram", 4).name, Configuration("fastmtp", 4, Path("runs/b"), "b").name
+    ('ngram-k4', 'fastmtp[b]-k4')
     """
 
     drafter: str
     k: int
     path: Path | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -34,7 +37,8 @@ class Configuration:
     @property
     def name(self) -> str:
         """The configuration's name in every result file."""
-        return f"{self.drafter}-k{self.k}"
+        label = f"[{self.label}]" if self.label else ""
+        return f"{self.drafter}{label}-k{self.k}"
 
     @property
     def folder(self) -> str | None:
@@ -77,10 +81,37 @@ def cross(drafters: Iterable[str], lengths: Sequence[int]) -> list[Configuration
 
 
 def check(configurations: Sequence[Configuration]) -> list[Configuration]:
-    """The configurations, if there are any and no two share a name."""
+    """The configurations under distinct names; none at all or one given twice is an error."""
     if not configurations:
         raise RecipeError("no drafter to measure: give at least one, e.g. --drafter ngram")
-    name, count = Counter(c.name for c in configurations).most_common(1)[0]
+    named = labelled(configurations)
+    name, count = Counter(c.name for c in named).most_common(1)[0]
     if count > 1:
         raise RecipeError(f"configuration '{name}' is given {count} times: give each one once")
-    return list(configurations)
+    return named
+
+
+def labelled(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """Label a drafter that comes from several folders with the folder's name.
+
+    >>> [c.name for c in cross(["fastmtp=runs/a", "fastmtp=runs/b"], [4])]
+    ['fastmtp[a]-k4', 'fastmtp[b]-k4']
+    """
+    configurations = list(configurations)
+    named = []
+    for c in configurations:
+        folders = {o.path for o in configurations if o.drafter == c.drafter and o.path}
+        label = _ends(folders)[c.path] if c.path and len(folders) > 1 else None
+        named.append(replace(c, label=label))
+    return named
+
+
+def _ends(folders: Collection[Path]) -> dict[Path, str]:
+    """For each folder the end of its path, as short as it can be while all differ."""
+    parts = {folder: folder.absolute().parts[1:] for folder in folders}
+    ends: dict[Path, str] = {}
+    for depth in range(1, max(map(len, parts.values())) + 1):
+        ends = {folder: "-".join(names[-depth:]) for folder, names in parts.items()}
+        if len(set(ends.values())) == len(ends):
+            break
+    return ends

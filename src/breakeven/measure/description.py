@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,10 @@ class Plan:
             "machine": machine_facts(),
             "configurations": [
                 {"name": PLAIN, "drafter": None, "k": 0},
-                *({"name": c.name, **asdict(c), "path": c.folder} for c in self.configurations),
+                *(
+                    {"name": c.name, "drafter": c.drafter, "k": c.k, "path": c.folder}
+                    for c in self.configurations
+                ),
             ],
             "definitions": DEFINITIONS,
             "warnings": [],

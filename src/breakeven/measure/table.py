@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rich.markup import escape
 from rich.table import Table
 
 from breakeven.measure.acceptance import ALL
@@ -36,7 +37,7 @@ def bench_table(result: BenchResult) -> Table:
 def _cells(row: Performance, output: str) -> list[str]:
     interval = f"{_number(row.ratio_low)}–{_number(row.ratio_high)}"
     return [
-        row.config,
+        escape(row.config),
         _number(row.tokens_per_s, 1),
         _number(row.ratio),
         UNKNOWN if row.config == PLAIN else interval,
