@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.ngram import NGram
@@ -23,7 +24,7 @@ from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import Plan
 from breakeven.measure.forecast import forecast
 from breakeven.measure.machine import machine_facts
-from breakeven.measure.performance import middle, performance_table
+from breakeven.measure.performance import joint_ratios, middle, performance_table
 from breakeven.measure.prompts import choose, fingerprint
 from breakeven.measure.records import Record, read_records
 from breakeven.measure.results import write_csv, write_json
@@ -117,6 +118,15 @@ def test_ratio_is_income_over_price(result: BenchResult) -> None:
         assert row.break_even == pytest.approx(row.c_d + row.c_v + row.c_s)
     plain = [row for row in result.performance if row.config == "ar"]
     assert all(row.ratio == row.ratio_low == row.ratio_high == 1.0 for row in plain)
+
+
+def test_the_verdicts_interval_holds_for_the_best_of_all(result: BenchResult) -> None:
+    verdict = result.verdict
+    [own] = [p for p in result.performance if (p.config, p.category) == (verdict.best, "all")]
+    assert verdict.ratio == own.ratio
+    assert verdict.ratio_low < own.ratio_low < own.ratio_high < verdict.ratio_high
+    joint = joint_ratios(result.records, [own.config])
+    assert joint[own.config].low == own.ratio_low  # alone it is its own
 
 
 def test_outputs_are_kept_once_and_all_alike(result: BenchResult) -> None:
@@ -232,6 +242,25 @@ def test_bad_requests_are_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="k = 0"):
         cross(["ngram"], [0])
     assert not list(tmp_path.iterdir())
+
+
+def test_one_drafter_from_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = ["oracle=runs/a/best", "oracle=runs/b/best", "ngram=runs/x"]
+    result = run(tmp_path, configurations=cross(folders, [2]), repeats=1)
+    names = ["oracle[a-best]-k2", "oracle[b-best]-k2", "ngram-k2"]
+    described = json.loads((tmp_path / "configuration.json").read_text())
+    assert [c["name"] for c in described["configurations"]] == ["ar", *names]
+    assert [c["path"] for c in described["configurations"][1:3]] == ["runs/a/best", "runs/b/best"]
+    for name in names:
+        assert (tmp_path / "profiles" / name / "speculation_profile.json").is_file()
+    Console(width=200).print(bench_table(result))
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in names)
+
+
+def test_the_same_folder_twice_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"'oracle-k2' is given 2 times"):
+        cross(["oracle=runs/a", "oracle=./runs/a/"], [2])
 
 
 def test_few_prompts_leave_a_warning(

@@ -88,9 +88,13 @@ def _apply(tree: dict[str, Any], override: str) -> None:
 
 
 def _scalar(text: str) -> Any:
-    """YAML value of ``text``; also reads ``1e-3``, which YAML 1.1 takes for a string."""
+    """YAML value of ``text``; also reads ``1e-3``, which YAML 1.1 takes for a string.
+
+    >>> _scalar("1e-3"), _scalar('"1e-3"')
+    (0.001, '1e-3')
+    """
     value = yaml.safe_load(text)
-    if isinstance(value, str):
+    if value == text.strip():  # not quoted
         try:
             return float(value)
         except ValueError:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from breakeven.cli.bench import SHIPPED, Drafters, Lengths, Prompts, Split, prepared
 from breakeven.cli.options import (
-    BUNDLED,
     ArtifactPath,
     Device,
     Force,
@@ -21,12 +19,16 @@ from breakeven.cli.options import (
     Seed,
     Threads,
 )
-from breakeven.errors import OutputExistsError, RecipeError, nearest
+from breakeven.cli.recipes import RecipeWords
+from breakeven.cli.trial import Drafters, Lengths, Prompts, Split, prepared, trial_recipe
+from breakeven.errors import OutputExistsError
+from breakeven.measure.recipe import AuditRecipe
 
 if TYPE_CHECKING:
     from breakeven.measure.audit import Audit
 
-FILE = "audit.json"
+FILE, RECIPE = "audit.json", "audit.yaml"
+USUAL = AuditRecipe()
 
 LevelName = Annotated[
     str,
@@ -40,18 +42,20 @@ LevelName = Annotated[
 
 
 def audit(
+    context: typer.Context,
+    words: RecipeWords = None,
     drafter: Drafters = ["ngram"],  # noqa: B006 - typer copies it
     k: Lengths = "4",
-    model: ModelName = BUNDLED,
-    artifact: ArtifactPath = SHIPPED,
-    split: Split = "test",
-    prompts: Prompts = 8,
-    max_new_tokens: MaxNewTokens = 96,
-    level: LevelName = "L2",
-    out: OutPath = Path("runs/audit"),
+    model: ModelName = USUAL.verifier.name,
+    artifact: ArtifactPath = USUAL.prompts.artifact,
+    split: Split = USUAL.prompts.split,
+    prompts: Prompts = USUAL.prompts.count,
+    max_new_tokens: MaxNewTokens = USUAL.max_new_tokens,
+    level: LevelName = USUAL.level,
     threads: Threads = None,
-    device: Device = "cpu",
-    seed: Seed = 0,
+    device: Device = USUAL.verifier.device,
+    seed: Seed = USUAL.seed,
+    out: OutPath = Path("runs/audit"),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -67,30 +71,30 @@ def audit(
         breakeven audit --drafter ngram --drafter random --prompts 8
         breakeven audit --drafter peft-bd-gated=runs/gated --k 4 --level L2 --json
     """
+    from breakeven.config import write_recipe
     from breakeven.measure.audit import Level, exit_code
     from breakeven.measure.bench import registered
-    from breakeven.measure.configuration import cross, parse_lengths
     from breakeven.measure.inspection import inspect
-    from breakeven.measure.results import write_json
+    from breakeven.measure.results import finite, write_json
     from breakeven.measure.trial import Decoding
 
-    if level not in list(Level):
-        raise RecipeError(f"level '{level}': {nearest(level, list(Level))}")
+    recipe = trial_recipe(AuditRecipe, context, words, "level")
     if (out / FILE).exists() and not force:
         raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
-    configurations = cross(drafter, parse_lengths(k))
-    loaded, chosen = prepared(model, artifact, split, prompts, seed, threads, device)
+    configurations = recipe.configurations
+    loaded, chosen = prepared(recipe)
     audits = inspect(
-        Decoding(loaded.verifier, loaded.eos, max_new_tokens),
+        Decoding(loaded.verifier, loaded.eos, recipe.max_new_tokens),
         chosen,
         configurations,
         registered(loaded),
-        level=Level(level),
+        level=Level(recipe.level),
     )
     rows = [found.row(loaded.tokenizer) for found in audits]
     write_json(out / FILE, rows)
+    write_recipe(recipe, out / RECIPE)
     if as_json:
-        print(json.dumps(rows))
+        print(json.dumps(finite(rows)))
     else:
         show(audits, out / FILE)
     raise typer.Exit(exit_code(audits))

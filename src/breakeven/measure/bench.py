@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from breakeven.config import Section, write_recipe
 from breakeven.cost.curve import CostCurve
 from breakeven.drafters.base import Drafter
 from breakeven.measure.conclusion import BenchResult, conclude
@@ -30,7 +31,7 @@ from breakeven.measure.trial import Decoding, Method, quiet_collector, warm_up
 from breakeven.progress import meter
 from breakeven.verifier.load import Loaded
 
-COST_CURVE = "cost_curve.csv"
+COST_CURVE, RECIPE = "cost_curve.csv", "recipe.yaml"
 
 MakeDrafter = Callable[[Configuration], Drafter]
 
@@ -47,6 +48,7 @@ def run_bench(
     artifact: str = "",
     split: str = "test",
     command: str = "",
+    recipe: Section | None = None,
     resume: bool = False,
     force: bool = False,
     audit: bool = True,
@@ -55,9 +57,9 @@ def run_bench(
     """Measure, write every file of docs/formats.md into ``out``, and return them as objects.
 
     ``prompts`` are rows of an artifact (see ``prompts.choose``). ``audit`` checks the outputs of
-    the first repeat against plain decoding's. ``resume`` continues a run that was stopped,
-    ``force`` starts it over; without them a folder that holds one is an
-    :class:`OutputExistsError`. ``make_drafter`` replaces the drafter registry.
+    the first repeat against plain decoding's. ``recipe`` is kept beside the run. ``resume``
+    continues a run that was stopped, ``force`` starts it over; without them a folder that holds
+    one is an :class:`OutputExistsError`. ``make_drafter`` replaces the drafter registry.
     """
     plan = Plan(
         list(prompts),
@@ -72,6 +74,8 @@ def run_bench(
     make = make_drafter or registered(loaded)
     methods = make_methods(plan.configurations, make)
     description = open_folder(out, plan.describe(loaded), resume=resume, force=force)
+    if recipe is not None:
+        write_recipe(recipe, out / RECIPE)
     decoding = Decoding(loaded.verifier, loaded.eos, max_new_tokens)
     doubts = warn(few_prompts(len(plan.prompts)), load_warning())
     neighbours = Neighbours()

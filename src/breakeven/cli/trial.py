@@ -1,0 +1,78 @@
+"""What ``bench`` and ``audit`` share: options, where they stand in a recipe, and the loading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from breakeven.cli.recipes import is_typed, resolved
+from breakeven.cli.shipped import shipped
+from breakeven.measure.recipe import PromptSection, TrialRecipe
+
+if TYPE_CHECKING:
+    from breakeven.verifier.load import Loaded
+
+T = TypeVar("T", bound=TrialRecipe)
+
+Drafters = Annotated[
+    list[str],
+    typer.Option(
+        "--drafter",
+        "-d",
+        metavar="NAME[=DIR]",
+        help="A drafter, and for a trained one its folder. Give as many as you like.",
+    ),
+]
+Lengths = Annotated[
+    str,
+    typer.Option(
+        "--num-speculative-tokens",
+        "-k",
+        "--k",
+        metavar="K[,K...]",
+        help="Draft lengths; every drafter is measured with each of them.",
+    ),
+]
+Prompts = Annotated[
+    int,
+    typer.Option("--prompts", "-n", min=1, metavar="N", help="So many, from all categories."),
+]
+Split = Annotated[str, typer.Option(metavar="NAME", help="`test`, `validation` or `train`.")]
+
+FLAGS = {
+    "drafter": "drafters",
+    "k": "k",
+    "model": "verifier.name",
+    "device": "verifier.device",
+    "threads": "verifier.threads",
+    "artifact": "prompts.artifact",
+    "split": "prompts.split",
+    "prompts": "prompts.count",
+    "max_new_tokens": "max_new_tokens",
+    "seed": "seed",
+}
+"""Parameter of the command -> field of the recipe."""
+
+
+def trial_recipe(kind: type[T], context: typer.Context, words: list[str] | None, flag: str) -> T:
+    """The recipe of a command line; ``flag`` is the parameter that only this verb has.
+
+    Draft lengths that were typed are every drafter's, whatever the file gives one of them.
+    """
+    recipe = resolved(kind, context, words, {**FLAGS, flag: flag})
+    return recipe.with_common_k() if is_typed(context, "k") else recipe
+
+
+def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
+    """The verifier and the held-out prompts, checked to belong together."""
+    from breakeven.data.artifact import load_artifact
+    from breakeven.measure.prompts import choose
+    from breakeven.verifier.load import load_verifier
+
+    who, what = recipe.verifier, recipe.prompts
+    loaded = load_verifier(who.name, threads=who.threads, device=who.device)
+    ours = what.artifact == PromptSection().artifact
+    artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
+    rows = artifact.rows(what.split)
+    return loaded, choose(rows, what.count, recipe.seed)
