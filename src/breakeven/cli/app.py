@@ -40,7 +40,7 @@ VERBS = {
     ),
     "train": Verb(
         "Train a drafter on an artifact.",
-        "the last checkpoint is kept; the same command with --resume continues from it",
+        "the last checkpoint is kept; the same command continues from it",
     ),
     "generate": Verb("Answer prompts, with or without a drafter, and show the account."),
     "bench": Verb(

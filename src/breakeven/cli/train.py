@@ -1,0 +1,119 @@
+"""``breakeven train``: a drafter from an artifact."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from breakeven.cli.options import ArtifactPath, Device, DryRun, Force, Json, Overrides, Threads
+
+if TYPE_CHECKING:
+    from breakeven.data.artifact import Artifact
+    from breakeven.train.recipe import TrainRecipe
+    from breakeven.train.run import Report
+
+
+def train(
+    recipe: Annotated[
+        Path,
+        typer.Argument(metavar="RECIPE", help="A YAML recipe; shipped ones are in `recipes/`."),
+    ],
+    artifact: ArtifactPath,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The drafter's folder.")],
+    overrides: Overrides = None,
+    threads: Threads = None,
+    device: Device = "cpu",
+    dry_run: DryRun = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Train a drafter on the verifier's own continuations.
+
+    The recipe names the method and its settings; `section.field=value` changes one of them. The
+    verifier stays frozen. While it trains, the line shows the loss, the accuracy, the simulated
+    acceptance (from teacher-forced predictions) and, from time to time, the real one (from
+    decoding validation prompts with the drafter); the weights with the best real acceptance are
+    kept. After Ctrl-C or a crash the same command goes on from the last checkpoint.
+
+    Example:
+
+        breakeven train recipes/smollm2-135m/peft_bd_gated.yaml -a assets/smollm2-135m -o runs/bd
+        breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
+            train.max_minutes=5 train.lr=5e-4
+        breakeven bench --drafter peft-bd-gated=runs/bd --drafter fastmtp=runs/mtp
+    """
+    from breakeven.data.artifact import load_artifact
+    from breakeven.train.methods import load_train_recipe
+    from breakeven.train.run import make_room, train_drafter
+    from breakeven.verifier.load import load_verifier
+
+    settings = load_train_recipe(recipe, overrides or ())
+    data = load_artifact(artifact)
+    if dry_run:
+        _show_plan(_plan(settings, data, out), as_json)
+        return
+    make_room(out, force=force)
+    loaded = load_verifier(settings.verifier, threads=threads, device=device)
+    data = load_artifact(artifact, loaded.identity)
+    report = train_drafter(settings, loaded, data, out)
+    if as_json:
+        print(json.dumps(report.provenance, indent=2))
+    else:
+        _show(report, out)
+
+
+def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
+    """What would be trained, without loading any weights."""
+    from transformers import AutoConfig
+
+    from breakeven.train.methods import trainable_parameters
+    from breakeven.train.sizes import sizes
+    from breakeven.verifier.architecture import Architecture
+    from breakeven.verifier.sources import model_folder
+
+    config = AutoConfig.from_pretrained(model_folder(recipe.verifier))
+    architecture = Architecture.from_config(config)
+    counted = sizes(trainable_parameters(recipe, architecture), architecture)
+    return {
+        "drafter": recipe.drafter,
+        "verifier": recipe.verifier,
+        "parameters": str(counted),
+        "rows": {split: len(artifact.rows(split)) for split in ("train", "validation")},
+        "steps": recipe.train.steps,
+        "rows_per_step": recipe.train.rows_per_step,
+        "max_minutes": recipe.train.max_minutes,
+        "out": str(out),
+    }
+
+
+def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(plan, indent=2))
+        return
+    minutes = plan["max_minutes"]
+    ends = f"{plan['steps']} steps" + (f" or {minutes:g} minutes" if minutes else "")
+    print(f"{plan['drafter']} for {plan['verifier']}: {plan['parameters']}")
+    print(f"  {plan['rows']['train']} training rows, {plan['rows']['validation']} validation rows")
+    print(f"  {ends} of {plan['rows_per_step']} rows, whichever comes first; to {plan['out']}")
+
+
+def _show(report: Report, out: Path) -> None:
+    outcome = report.outcome
+    real = outcome.acceptance
+    survival = ", ".join(f"{s:.3f}" for s in real.survival)
+    print(report.sizes)
+    if report.resumed_step:
+        print(f"continued from step {report.resumed_step}")
+    print(
+        f"{outcome.counts.step} steps, {outcome.counts.tokens:,} tokens, "
+        f"{outcome.counts.elapsed_s / 60:.1f} minutes; kept step {outcome.counts.best_step}"
+    )
+    print(
+        f"AL {real.length:.3f} on {real.prompts} validation prompts (tokens committed / verify "
+        f"passes, bonus included); simulated AL {outcome.simulated.acceptance_length:.3f}"
+    )
+    print(f"survival of drafts 1..K: {survival}")
+    print(f"wrote the drafter to {out}")

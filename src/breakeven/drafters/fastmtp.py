@@ -1,0 +1,207 @@
+"""``fastmtp``: one small layer, run K times, drafts from the verifier's hidden states.
+
+A round (ALGORITHMS 2.4):
+
+1. *extend*: the layer reads the tokens committed last, each with the verifier's hidden state of
+   the token before it, and keeps their keys and values; its last row gives draft 1;
+2. *recurse* K - 1 times: the layer reads its own output and the draft it just made;
+3. the recursed rows are forgotten: the next extend writes those positions with true states.
+
+Requests of a batch advance by different amounts; each has its own length in the layer's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from breakeven.core import Draft, Phase, Verified
+from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.card import Card
+from breakeven.drafters.mtp_layer import MTPLayer
+from breakeven.drafters.peft_bd import require_lean
+from breakeven.drafters.vocabulary import DraftVocabulary
+from breakeven.errors import DrafterError
+from breakeven.verifier.cache import KVCache
+from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.identity import Identity
+from breakeven.verifier.interface import Verifier
+from breakeven.verifier.linear import FrozenLinear
+from breakeven.verifier.rows import chain
+
+WEIGHTS_FILE = "model.safetensors"
+VOCABULARY_KEY = "vocabulary"
+
+
+class FastMTP(Drafter):
+    """A recursive multi-token-prediction layer over a pruned vocabulary (None: the full one)."""
+
+    name = "fastmtp"
+    needs_hidden = True
+
+    def __init__(
+        self,
+        layer: MTPLayer,
+        vocabulary: DraftVocabulary | None,
+        verifier: LeanVerifier,
+        identity: Identity | None = None,
+    ) -> None:
+        self.layer, self.vocabulary, self.verifier = layer, vocabulary, identity
+        self._head = pruned_head(verifier, vocabulary)
+        self._shape, self._dtype, self._device = verifier.shape, verifier.dtype, verifier.device
+        self._pending: list[tuple[list[int], Tensor]] = []  # per slot: tokens, states before them
+
+    def reserve(self, batch: int, capacity: int) -> None:
+        """An empty one-layer cache."""
+        self._cache = KVCache.allocate(
+            layers=1,
+            batch=batch,
+            kv_heads=self._shape.kv_heads,
+            capacity=capacity,
+            head_dim=self._shape.head_dim,
+            dtype=self._dtype,
+            device=self._device,
+        )
+        self._pending = [([], torch.empty(0)) for _ in range(batch)]
+
+    @torch.inference_mode()
+    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
+        """Read the new prompts; the root waits for :meth:`propose`."""
+        assert hidden is not None
+        window = self._cache.window(start, context.batch)
+        window.lengths.zero_()
+        prompts = context.tokens[start:]
+        inside = [
+            (tokens[1:-1], states[: len(tokens) - 2])
+            for tokens, states in zip(prompts, hidden, strict=True)
+        ]
+        if any(tokens for tokens, _ in inside):
+            self._read(context, window, inside, Phase.PREFILL)
+        for slot, (tokens, states) in enumerate(zip(prompts, hidden, strict=True), start):
+            self._pending[slot] = ([tokens[-1]], states[len(tokens) - 2 : len(tokens) - 1])
+
+    @torch.inference_mode()
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """``k`` tokens per request: one extend over what was committed, ``k - 1`` recursions."""
+        window = self._cache.window(0, context.batch)
+        last = self._read(context, window, self._pending[: context.batch], Phase.DRAFT)  # [B, H]
+        lengths = window.lengths.tolist()
+        drafts = [self._pick(last)]  # each [B]
+        for _ in range(k - 1):
+            rows = [
+                ([token], state[None])
+                for token, state in zip(drafts[-1].tolist(), last, strict=True)
+            ]
+            last = self._read(context, window, rows, Phase.DRAFT)
+            drafts.append(self._pick(last))
+        for slot, length in enumerate(lengths):
+            window.crop(slot, length)
+            self._pending[slot] = ([], torch.empty(0))
+        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+
+    def observe(
+        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
+    ) -> None:
+        """Keep the committed tokens and the verifier's states before them for the next round."""
+        assert hidden is not None
+        for slot, outcome in enumerate(verified):
+            tokens, states = self._pending[slot]
+            fresh = hidden[slot, : outcome.committed].clone()
+            joined = torch.cat((states, fresh)) if tokens else fresh
+            self._pending[slot] = ([*tokens, *outcome.tokens], joined)
+
+    def move(self, source: int, target: int) -> None:
+        """Cache and pending rows go with the request."""
+        self._cache.move(source, target)
+        self._pending[target] = self._pending[source]
+
+    def _read(
+        self,
+        context: Context,
+        window: KVCache,
+        rows: Sequence[tuple[Sequence[int], Tensor]],
+        phase: Phase,
+    ) -> Tensor:
+        """Append (token, state before it) rows per request; ``[B, H]`` outputs of the last ones."""
+        counts = [len(tokens) for tokens, _ in rows]
+        width = max(counts)
+        ids = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens, _ in rows])
+        states = torch.zeros(
+            len(rows), width, self._shape.hidden_size, dtype=self._dtype, device=self._device
+        )
+        for slot, (tokens, state) in enumerate(rows):
+            states[slot, : len(tokens)] = state
+        layout = chain(ids, window.lengths).to(self._device)
+        longest = int(window.lengths.max())
+        with context.ledger.buy(
+            phase, rows=width, batch=len(rows), context=longest, mode="eager", model=self.name
+        ):
+            embedded = context.verifier.embed(layout.token_ids)
+            out: Tensor = self.layer(states, embedded, layout, window)  # [B, W, H]
+        window.commit(counts)
+        return out[torch.arange(len(rows)), torch.tensor(counts) - 1]
+
+    def _pick(self, states: Tensor) -> Tensor:
+        """``[B, H]`` states to ``[B]`` token ids of the verifier."""
+        best = self._head(states).argmax(dim=-1)
+        return best if self.vocabulary is None else self.vocabulary.to_target(best)
+
+    def save(self, folder: Path) -> None:
+        """Write ``model.safetensors`` (the layer and the kept ids) and the card."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {k: v.detach().contiguous() for k, v in self.layer.state_dict().items()}
+        if self.vocabulary is not None:
+            tensors[VOCABULARY_KEY] = self.vocabulary.ids
+        save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+        size = None if self.vocabulary is None else len(self.vocabulary)
+        Card(self.name, self.verifier, {"vocabulary": size}).write(folder)
+
+    @classmethod
+    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> FastMTP:
+        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+        lean = require_lean(verifier, cls.name)
+        card = Card.read(folder, cls.name, identity)
+        size = card.setting(folder, "vocabulary")
+        tensors = _read(folder / WEIGHTS_FILE)
+        vocabulary = None
+        if size is not None:
+            ids = _take(folder, tensors, VOCABULARY_KEY, (int(size),))
+            vocabulary = DraftVocabulary(ids.to(lean.device), lean.shape.vocab_size)
+        layer = MTPLayer.of(lean)
+        with torch.no_grad():
+            for key, value in layer.state_dict().items():
+                value.copy_(_take(folder, tensors, key, tuple(value.shape)))
+        return cls(layer.freeze(), vocabulary, lean, card.verifier)
+
+
+def pruned_head(verifier: LeanVerifier, vocabulary: DraftVocabulary | None) -> FrozenLinear:
+    """The rows of the verifier's head that a draft vocabulary keeps, frozen."""
+    weight = verifier.head_weight
+    head = FrozenLinear(weight if vocabulary is None else weight[vocabulary.ids])
+    head.pack()
+    return head
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise DrafterError(f"{path.parent}: no {path.name}; give a folder written by 'train'")
+    try:
+        return load_file(path)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise DrafterError(f"{path}: cannot be read ({error}); train or copy it again") from None
+
+
+def _take(folder: Path, tensors: dict[str, Tensor], key: str, size: tuple[int, ...]) -> Tensor:
+    if key not in tensors:
+        raise DrafterError(f"{folder}: tensor '{key}' is missing; the drafter is incomplete")
+    if tuple(tensors[key].shape) != size:
+        raise DrafterError(
+            f"{folder}: tensor '{key}' has shape {list(tensors[key].shape)}, this verifier needs "
+            f"{list(size)}; the drafter was trained for another model"
+        )
+    return tensors[key]

@@ -1,0 +1,165 @@
+"""Training of ``fastmtp``: K recursive steps over the verifier's hidden states.
+
+Step k at origin i reads the state of step k - 1 (step 1: the verifier's h_i) and the embedding of
+token i + k, and is asked for token i + k + 1 (ALGORITHMS 2.2). Origins lie where rounds can
+start: behind the first token of the continuation. Labels outside the draft vocabulary are not
+trained on and count as wrong.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from breakeven.data.artifact import Row
+from breakeven.drafters.fastmtp import FastMTP, pruned_head
+from breakeven.drafters.mtp_layer import MTPLayer
+from breakeven.drafters.vocabulary import DraftVocabulary
+from breakeven.train.clean import CleanStream, padded
+from breakeven.train.cross_step import CrossSteps, SeparateSteps, recursed
+from breakeven.train.objective import Judged, Objective
+from breakeven.train.recipe import FastMtpSettings
+from breakeven.train.score import Score
+from breakeven.train.warm_start import copy_last_layer, regress_input
+from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.identity import Identity
+from breakeven.verifier.rows import Rows, causal, chain
+
+
+class FastMtpObjective(Objective):
+    """Weighted cross-entropy of the K steps, optionally mixed with KL to the verifier."""
+
+    name = "fastmtp"
+
+    def __init__(
+        self,
+        verifier: LeanVerifier,
+        settings: FastMtpSettings,
+        clean: CleanStream,
+        identity: Identity | None = None,
+    ) -> None:
+        super().__init__()
+        self._verifier, self._settings, self._clean = verifier, settings, clean
+        self._identity = identity
+        self.drafts = settings.steps
+        self.layer = MTPLayer.of(verifier)
+        self._vocabulary: DraftVocabulary | None = None
+        self._head = pruned_head(verifier, None)
+
+    def prepare(self, rows: Sequence[Row], *, fresh: bool) -> None:
+        """Choose the draft vocabulary; give the layer its start."""
+        settings, verifier = self._settings, self._verifier
+        if settings.vocabulary is not None:
+            texts = (row.continuation_ids for row in rows)
+            self._vocabulary = DraftVocabulary.frequent(
+                texts, settings.vocabulary, verifier.shape.vocab_size
+            )
+            self._head = pruned_head(verifier, self._vocabulary)
+        if fresh and settings.start != "random":
+            copy_last_layer(self.layer, verifier)
+        if fresh and settings.start == "regression":
+            regress_input(self.layer, verifier, self._clean, rows[: settings.start_rows])
+
+    def labels(self, row: Row) -> int:
+        """Origins: the last prompt token and all but the last two of the continuation."""
+        return max(0, len(row.continuation_ids) - 1)
+
+    def forward(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
+        """All origins of all rows, K steps deep. Draws nothing from ``generator``."""
+        streams = [self._clean.of(row) for row in rows]
+        texts = padded([s.token_ids for s in streams]).to(self._verifier.device)
+        hidden = padded([s.hidden for s in streams], self._verifier.dtype)
+        origins = self._origins(rows).to(texts.device)  # [B, O], -1 where there is none
+        lengths = torch.tensor([len(s.token_ids) for s in streams], device=texts.device)
+        losses, rights, valids = [], [], []
+        for step, state in enumerate(self.states(texts, hidden, origins.clamp(min=0)), start=1):
+            index = origins + step + 1
+            valid = (origins >= 0) & (index < lengths[:, None])
+            index = index.clamp(0, texts.shape[1] - 1)
+            loss, right = self._judge(state, texts.gather(1, index), valid, _at(hidden, index - 1))
+            losses.append(loss)
+            rights.append(right.flatten())
+            valids.append(valid.flatten())
+        weights = torch.tensor(self._settings.weights, dtype=losses[0].dtype)
+        total = (torch.stack(losses) * weights.to(texts.device)).sum() / weights.sum()
+        return Judged(total, Score.of(torch.stack(rights, 1), torch.stack(valids, 1)))
+
+    def drafter(self) -> FastMTP:
+        """A frozen copy of the layer as it stands."""
+        layer = copy.deepcopy(self.layer).freeze()
+        return FastMTP(layer, self._vocabulary, self._verifier, self._identity)
+
+    def save(self, folder: Path) -> None:
+        """Write the drafter's folder."""
+        self.drafter().save(folder)
+
+    def _origins(self, rows: Sequence[Row]) -> Tensor:
+        starts = [torch.arange(self.labels(row)) + len(row.prompt_ids) - 1 for row in rows]
+        return torch.nn.utils.rnn.pad_sequence(starts, batch_first=True, padding_value=-1)
+
+    def states(self, texts: Tensor, hidden: Tensor, origins: Tensor) -> Iterator[Tensor]:
+        """``[B, O, H]`` outputs of steps 1..K at ``[B, O]`` origins of ``[B, L]`` texts."""
+        if self._settings.attention == "plain":
+            yield from self._plain_states(texts, hidden, origins)
+            return
+        past = CrossSteps()
+        state = self._first(texts, hidden, past)
+        state = _at(state, origins)
+        yield state
+        for step in range(2, self._settings.steps + 1):
+            ids = texts.gather(1, (origins + step).clamp(max=texts.shape[1] - 1))
+            state = self.layer(state, self._verifier.embed(ids), recursed(origins, step), past)
+            yield state
+
+    def _first(self, texts: Tensor, hidden: Tensor, past: CrossSteps | SeparateSteps) -> Tensor:
+        """Step 1 over all rows of the texts but the last: ``[B, L - 1, H]``."""
+        rows = chain(texts[:, 1:], torch.zeros(len(texts), dtype=torch.long, device=texts.device))
+        embedded = self._verifier.embed(rows.token_ids)
+        return self.layer(hidden[:, :-1], embedded, rows, past)  # type: ignore[no-any-return]
+
+    def _plain_states(self, texts: Tensor, hidden: Tensor, origins: Tensor) -> Iterator[Tensor]:
+        """As published: inputs rolled left by one more each step, positions not advanced."""
+        past = SeparateSteps()
+        state = self._first(texts, hidden, past)
+        yield _at(state, origins)
+        for step in range(2, self._settings.steps + 1):
+            width = state.shape[1] - 1
+            ids = texts[:, step : step + width]
+            positions = torch.arange(width, device=texts.device).expand(len(texts), -1)
+            rows = Rows(ids, positions, causal(width).to(texts.device))
+            state = self.layer(state[:, :width], self._verifier.embed(ids), rows, past)
+            yield _at(state, origins.clamp(max=width - 1))
+
+    def _judge(
+        self, state: Tensor, labels: Tensor, valid: Tensor, truth: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss of one step over its trainable labels, and which predictions are right.
+
+        ``truth`` is the verifier's own state in front of each label, for the soft part.
+        """
+        if self._vocabulary is not None:
+            labels = self._vocabulary.to_draft(labels)
+        chosen = valid & (labels >= 0)
+        logits = self._head(state[chosen])  # [N, V_draft]
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = F.cross_entropy(wide, labels[chosen])
+        if self._settings.soft:
+            with torch.no_grad():
+                target = self._head(truth[chosen]).to(wide.dtype).log_softmax(-1)
+            divergence = F.kl_div(
+                wide.log_softmax(-1), target, reduction="batchmean", log_target=True
+            )
+            loss = (1.0 - self._settings.soft) * loss + self._settings.soft * divergence
+        right = torch.zeros_like(chosen)
+        right[chosen] = logits.detach().argmax(dim=-1) == labels[chosen]
+        return loss, right
+
+
+def _at(states: Tensor, index: Tensor) -> Tensor:
+    """``[B, L, H]`` states at ``[B, O]`` positions."""
+    return states.gather(1, index[:, :, None].expand(-1, -1, states.shape[-1]))

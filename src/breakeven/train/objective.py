@@ -1,0 +1,67 @@
+"""What the training loop needs to know of a drafter: a loss, a drafter to decode with, a name.
+
+A new method is one module with a subclass of :class:`Objective` and one row in
+:data:`breakeven.train.methods.METHODS`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from breakeven.data.artifact import Row
+from breakeven.drafters.base import Drafter
+from breakeven.train.score import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One batch: a differentiable loss, what the predictions were worth, and how many labels."""
+
+    loss: Tensor
+    score: Score
+
+    @property
+    def labels(self) -> int:
+        """Number of scored predictions."""
+        return int(self.score.counted.sum())
+
+
+class Objective(nn.Module, ABC):
+    """A drafter being trained. Its parameters are the trainable ones; the verifier is not in it.
+
+    Everything random is drawn from the generator handed in, so a step is a function of the
+    weights, the rows and the step number: that is what makes a resumed run exact.
+    """
+
+    name: str
+    drafts: int
+    """K: tokens per round the trained drafter is meant for."""
+
+    def prepare(self, rows: Sequence[Row], *, fresh: bool) -> None:
+        """Look at the training rows once, before the first step.
+
+        ``fresh`` is False when weights will be restored from a checkpoint, so a warm start from
+        the data would be wasted.
+        """
+
+    @abstractmethod
+    def labels(self, row: Row) -> int:
+        """How many predictions of this row could be scored; rows with none are left out."""
+
+    @abstractmethod
+    def forward(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
+        """The loss over a batch of rows."""
+
+    @abstractmethod
+    def drafter(self) -> Drafter:
+        """A drafter with the weights of this moment, for decoding."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write that drafter, so that its class's ``load`` reads it."""

@@ -1,0 +1,96 @@
+"""Recipes of training: strict sections, one recipe class per method.
+
+Every field is documented by its comment; ``breakeven train --help`` and
+``recipes/smollm2-135m/`` show them in use.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from breakeven.config import Section
+
+
+class PeftBdSettings(Section):
+    """``peft-bd-gated`` (ALGORITHMS 1)."""
+
+    masks: PositiveInt = 3  # guessed drafts per round; K = masks + 1 with the free first token
+    anchors: PositiveInt = 32  # blocks drawn in each text at each step
+    causal: bool = True  # a mask sees earlier masks only, so that any K up to the full one works
+    rank: PositiveInt = 16
+    alpha: PositiveFloat = 32.0
+    layers: PositiveInt | None = None  # LoRA in the last so many layers; null: in all
+    gamma: float = Field(0.9, gt=0.0, le=1.0)  # loss weight of mask k: gamma^(k-1)
+
+
+class FastMtpSettings(Section):
+    """``fastmtp`` (ALGORITHMS 2)."""
+
+    steps: PositiveInt = 3  # K: recursive steps trained
+    weights: tuple[PositiveFloat, ...] = (0.51, 0.31, 0.18)  # loss weight of each step
+    vocabulary: PositiveInt | None = 8192  # most frequent tokens of the artifact; null: all
+    attention: Literal["cross_step", "plain"] = "cross_step"  # as in decoding, or as published
+    start: Literal["regression", "copy", "random"] = "regression"  # what the layer starts from
+    start_rows: PositiveInt = 64  # texts the regression looks at
+    soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
+
+
+class DataSettings(Section):
+    """Which rows of the artifact are trained on, and what is remembered of them."""
+
+    rows: PositiveInt | None = None  # the first so many usable rows; null: all
+    max_tokens: PositiveInt | None = None  # leave out longer texts (prompt + continuation)
+    clean_mb: PositiveInt = 2048  # memory for the verifier's states of texts seen before
+    clean_dtype: Literal["float16", "bfloat16", "float32", "native"] = "float16"
+
+
+class LoopSettings(Section):
+    """Optimisation (AdamW, warm-up, cosine) and when to stop: steps or minutes, the first."""
+
+    steps: PositiveInt = 250
+    max_minutes: PositiveFloat | None = None  # training ends (and the rate decays) by then
+    rows_per_step: PositiveInt = 8
+    rows_per_pass: PositiveInt = 1  # rows of one forward pass; the gradients add up
+    lr: PositiveFloat = 1e-3
+    warmup: float = Field(0.05, ge=0.0, lt=1.0)  # share of the training
+    weight_decay: float = Field(0.0, ge=0.0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    clip: PositiveFloat = 1.0  # largest gradient norm
+    seed: int = 0
+    checkpoint_every: PositiveInt = 20  # steps
+    log_every: PositiveInt = 5  # steps
+
+
+class EvaluateSettings(Section):
+    """Validation: real acceptance (decoding) and simulated acceptance (teacher-forced)."""
+
+    every: PositiveInt | None = None  # steps between evaluations; null: only at the end
+    prompts: PositiveInt = 16  # validation prompts decoded
+    max_new_tokens: PositiveInt = 64
+    batch: PositiveInt = 8  # decoded together
+
+
+class TrainRecipe(Section):
+    """What every method's recipe has."""
+
+    drafter: str
+    verifier: str = "smollm2-135m"
+    data: DataSettings = DataSettings()
+    train: LoopSettings = LoopSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
+
+
+class PeftBdRecipe(TrainRecipe):
+    """A recipe of ``peft-bd-gated``."""
+
+    drafter: Literal["peft-bd-gated"] = "peft-bd-gated"
+    method: PeftBdSettings = PeftBdSettings()
+
+
+class FastMtpRecipe(TrainRecipe):
+    """A recipe of ``fastmtp``."""
+
+    drafter: Literal["fastmtp"] = "fastmtp"
+    method: FastMtpSettings = FastMtpSettings()

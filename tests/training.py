@@ -1,0 +1,84 @@
+"""Tiny texts to train on: a tiny verifier's own greedy continuations of random prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from breakeven.core import Finish
+from breakeven.data.artifact import Row
+from breakeven.decode.generate import generate
+from breakeven.decode.request import Request
+from breakeven.train.acceptance import Acceptance, real_acceptance
+from breakeven.train.clean import CleanStream
+from breakeven.train.fastmtp import FastMtpObjective
+from breakeven.train.objective import Objective
+from breakeven.train.peft_bd import PeftBdObjective
+from breakeven.train.recipe import EvaluateSettings, FastMtpSettings, PeftBdSettings
+from breakeven.verifier.decoder import LeanVerifier
+
+METHODS = ("peft-bd-gated", "fastmtp")
+
+
+def own_rows(
+    verifier: LeanVerifier, count: int, *, new_tokens: int = 16, seed: int = 0
+) -> list[Row]:
+    """Rows with prompts of 3 to 8 tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    requests = []
+    for i in range(count):
+        size = int(torch.randint(3, 9, (1,), generator=generator))
+        prompt = torch.randint(0, verifier.shape.vocab_size, (size,), generator=generator)
+        requests.append(Request(f"r{i}", tuple(prompt.tolist()), new_tokens))
+    answers = {c.id: c.tokens for c in generate(verifier, requests)}
+    return [Row(r.id, "chat", r.prompt, tuple(answers[r.id]), Finish.LENGTH) for r in requests]
+
+
+def objective_of(
+    name: str, verifier: LeanVerifier, rows: Sequence[Row], **settings: object
+) -> Objective:
+    """An objective with a clean stream in the verifier's own precision, prepared on ``rows``."""
+    torch.manual_seed(0)
+    objective: Objective
+    clean = CleanStream(verifier, with_keys=name != "fastmtp")
+    if name == "fastmtp":
+        chosen = {"vocabulary": None, "start_rows": 4, **settings}
+        objective = FastMtpObjective(verifier, FastMtpSettings(**chosen), clean)  # type: ignore[arg-type]
+    else:
+        chosen = {"rank": 8, "anchors": 8, **settings}
+        objective = PeftBdObjective(verifier, PeftBdSettings(**chosen), clean)  # type: ignore[arg-type]
+    objective.prepare(rows, fresh=True)
+    return objective
+
+
+def shaken(objective: Objective, scale: float = 0.1) -> Objective:
+    """The objective with noise on all weights, so that nothing is zero by construction."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in objective.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter += scale * noise
+    return objective
+
+
+def fit(objective: Objective, rows: Sequence[Row], steps: int, lr: float = 1e-2) -> float:
+    """Plain AdamW on the same rows again and again; the last loss."""
+    optimizer = torch.optim.AdamW(objective.parameters(), lr=lr, weight_decay=0.0)
+    loss = torch.tensor(0.0)
+    for step in range(steps):
+        loss = objective(rows, torch.Generator().manual_seed(step)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return float(loss.detach())
+
+
+def decoded(
+    objective: Objective, verifier: LeanVerifier, rows: Sequence[Row], batch: int = 1
+) -> Acceptance:
+    """Real acceptance on the prompts of ``rows``, as long as their continuations."""
+    settings = EvaluateSettings(max_new_tokens=len(rows[0].continuation_ids), batch=batch)
+    return real_acceptance(
+        verifier, objective.drafter(), rows, settings, k=objective.drafts, eos=()
+    )
