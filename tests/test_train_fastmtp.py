@@ -250,3 +250,17 @@ def test_a_soft_loss_learns_as_well() -> None:
     with torch.no_grad():
         before = float(objective(rows, torch.Generator()).loss)
     assert fit(objective, rows, 30) < 0.7 * before
+
+
+def test_a_text_with_no_label_in_the_vocabulary_costs_nothing_and_counts_as_wrong() -> None:
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 2)
+    objective = trained(verifier, rows, vocabulary=1)
+    assert objective._vocabulary is not None
+    outside = next(t for t in range(64) if t not in objective._vocabulary.ids.tolist())
+    row = Row("out", "chat", (1, 2), (outside,) * 6, rows[0].finish_reason)
+    judged = objective([row], torch.Generator())
+    assert float(judged.loss.detach()) == 0.0
+    assert judged.labels > 0
+    assert judged.score.accuracy == 0.0
+    judged.loss.backward()

@@ -145,6 +145,9 @@ class FastMtpObjective(Objective):
         if self._vocabulary is not None:
             labels = self._vocabulary.to_draft(labels)
         chosen = valid & (labels >= 0)
+        right = torch.zeros_like(chosen)
+        if not bool(chosen.any()):
+            return 0.0 * state.sum(), right
         logits = self._head(state[chosen])  # [N, V_draft]
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         loss = F.cross_entropy(wide, labels[chosen])
@@ -155,7 +158,6 @@ class FastMtpObjective(Objective):
                 wide.log_softmax(-1), target, reduction="batchmean", log_target=True
             )
             loss = (1.0 - self._settings.soft) * loss + self._settings.soft * divergence
-        right = torch.zeros_like(chosen)
         right[chosen] = logits.detach().argmax(dim=-1) == labels[chosen]
         return loss, right
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from breakeven.config import Section
 
@@ -35,6 +35,12 @@ class FastMtpSettings(Section):
     start: Literal["regression", "copy", "random"] = "regression"  # what the layer starts from
     start_rows: PositiveInt = 64  # texts the regression looks at
     soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
+
+    @model_validator(mode="after")
+    def _a_weight_for_every_step(self) -> FastMtpSettings:
+        if len(self.weights) != self.steps:
+            raise ValueError(f"{self.steps} steps need {self.steps} weights")
+        return self
 
 
 class DataSettings(Section):

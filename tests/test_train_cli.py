@@ -1,0 +1,171 @@
+"""``breakeven train`` on a tiny verifier: the folder, resuming, refusing, and what is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from breakeven.cli.app import run
+from breakeven.data.artifact import write_artifact
+from breakeven.drafters.registry import create
+from breakeven.errors import DrafterError
+from breakeven.train import loop
+from breakeven.train.methods import METHODS, load_train_recipe
+from breakeven.train.provenance import read_provenance
+from test_artifact import contract
+from tiny_chat import tiny_loaded
+from training import own_rows
+
+Captured = pytest.CaptureFixture[str]
+LOADED = tiny_loaded()
+RECIPES = sorted((Path(__file__).parents[1] / "recipes" / "smollm2-135m").glob("*.yaml"))
+SETTINGS = {
+    "train": {"steps": 6, "rows_per_step": 2, "checkpoint_every": 2, "log_every": 1},
+    "evaluate": {"every": 3, "prompts": 2, "max_new_tokens": 8},
+}
+OF_METHOD: dict[str, dict[str, Any]] = {
+    "peft-bd-gated": {"anchors": 4, "rank": 2},
+    "fastmtp": {"start_rows": 2, "vocabulary": 32},
+}
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("breakeven.verifier.load.load_verifier", lambda name, **_: LOADED)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "artifact"
+    rows = own_rows(LOADED.verifier, 8)  # type: ignore[arg-type]
+    parts = {"train": rows[:5], "validation": rows[5:], "test": []}
+    write_artifact(folder, parts, contract({name: len(part) for name, part in parts.items()}))
+    return folder
+
+
+@pytest.fixture(params=METHODS)
+def recipe(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    name = request.param
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({"drafter": name, **SETTINGS, "method": OF_METHOD[name]}))
+    return file
+
+
+def words(recipe: Path, artifact: Path, out: Path, *more: str) -> list[str]:
+    return ["train", str(recipe), "--artifact", str(artifact), "--out", str(out), *more]
+
+
+def test_a_run_leaves_a_drafter_with_its_papers(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "out"
+    assert run(words(recipe, artifact, out, "train.lr=1e-2")) == 0
+    shown = capsys.readouterr().out
+    assert "trainable" in shown
+    assert "tokens committed / verify passes" in shown
+    papers = read_provenance(out)
+    assert papers["verifier"]["weights_sha256"] == "a" * 64
+    assert papers["steps"] == 6
+    assert papers["tokens_seen"] > 0
+    assert papers["recipe"]["train"]["lr"] == 1e-2
+    assert create(papers["drafter"], LOADED, out).name == papers["drafter"]
+    assert len(papers["acceptance"]["survival"]) == 4 if "bd" in papers["drafter"] else 3
+    assert load_train_recipe(out / "recipe.yaml").model_dump(mode="json") == papers["recipe"]
+    logged = [json.loads(x) for x in (out / "training" / "metrics.jsonl").read_text().splitlines()]
+    assert [e["step"] for e in logged if e["split"] == "validation"] == [3, 6]
+    assert {"loss", "accuracy", "simulated_acceptance_length", "lr"} <= logged[0].keys()
+
+
+def test_a_finished_folder_needs_force(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "out"
+    assert run(words(recipe, artifact, out)) == 0
+    assert run(words(recipe, artifact, out)) == 2
+    assert "holds a finished drafter; give another --out, or --force" in capsys.readouterr().err
+    assert run(words(recipe, artifact, out, "--force", "--json", "train.steps=2")) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 2
+
+
+def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    advance = loop.Trainer._advance
+
+    def pressed(self: loop.Trainer, bar: Any) -> None:
+        advance(self, bar)
+        if self._counts.step == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "_advance", pressed)
+        assert run(words(recipe, artifact, out)) == 130
+    assert "the last checkpoint is kept; the same command continues" in capsys.readouterr().err
+    with pytest.raises(DrafterError, match="the training is not finished"):
+        read_provenance(out)
+    assert run(words(recipe, artifact, out, "train.lr=0.5")) == 2
+    assert "checkpoint of another recipe" in capsys.readouterr().err
+    assert run(words(recipe, artifact, out)) == 0
+    assert "continued from step 4" in capsys.readouterr().out
+    assert read_provenance(out)["steps"] == 6
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    assert run(words(recipe, artifact, out)) == 2
+    assert "exists and is not a training run" in capsys.readouterr().err
+    assert (out / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("drafter: fastmpt", "drafter: 'fastmpt' cannot be trained; did you mean 'fastmtp'?"),
+        ("train: {lr: 1}", "the key 'drafter' is missing; allowed: fastmtp, peft-bd-gated"),
+        ("drafter: fastmtp\nmethod: {maks: 1}", "unknown key 'method.maks'"),
+        ("drafter: fastmtp\ntrain: {lr: -1}", "'train.lr' = -1"),
+        ("drafter: fastmtp\nmethod: {weights: [1, 2]}", "3 steps need 3 weights"),
+    ],
+)
+def test_a_wrong_recipe_is_one_line(
+    text: str, line: str, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(text)
+    assert run(words(recipe, artifact, tmp_path / "out")) == 2
+    shown = capsys.readouterr().err
+    assert line in shown
+    assert shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_things_are_one_line(artifact: Path, tmp_path: Path, capsys: Captured) -> None:
+    assert run(words(tmp_path / "no.yaml", artifact, tmp_path / "out")) == 2
+    assert "no such recipe" in capsys.readouterr().err
+    assert run(words(RECIPES[-1], tmp_path / "gone", tmp_path / "out")) == 2
+    assert "no such artifact" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [p for p in RECIPES if "drafter:" in p.read_text()], ids=str)
+def test_a_dry_run_says_what_would_be_trained(
+    path: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "out"
+    assert run(words(path, artifact, out, "--dry-run", "--json")) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["parameters"].startswith("trainable ")
+    assert plan["rows"] == {"train": 5, "validation": 3}
+    assert run(words(path, artifact, out, "--dry-run")) == 0
+    assert "whichever comes first" in capsys.readouterr().out
+    assert not out.exists()
