@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 
+from breakeven.core import Finish
+from breakeven.data import artifact
+from breakeven.data.contract import Contract
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.scripted import Script
 from breakeven.measure.trial import Decoding, Method
@@ -84,6 +87,20 @@ class Wrapped(Verifier):
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.inner.head(hidden)
+
+
+def small_artifact(folder: Path, rows: Sequence[Row], who: Identity) -> Path:
+    """An artifact of a verifier whose test split is ``rows``."""
+    contract = Contract(
+        verifier=who.name, weights_sha256=who.weights_sha256,
+        tokenizer_sha256=who.tokenizer_sha256, chat_template_sha256=who.chat_template_sha256,
+        max_prompt=512, max_continuation=256, dtype="float64", eos=(0,), seed=0,
+        splits={"test": len(rows)}, tokens={"test": len(rows)}, categories={"chat": len(rows)},
+        sources={}, libraries={},
+    )  # fmt: skip
+    whole = [artifact.Row(r.id, r.category, tuple(r.prompt_ids), (1,), Finish.STOP) for r in rows]
+    artifact.write_artifact(folder, {"test": whole}, contract)
+    return folder
 
 
 def one_for_all(drafter: Drafter) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from breakeven.cli.app import run
-from breakeven.core import Draft, Finish
-from breakeven.data.artifact import Row, write_artifact
-from breakeven.data.contract import Contract
+from breakeven.config import load_recipe, write_recipe
+from breakeven.core import Draft
 from breakeven.drafters.scripted import RandomDrafter
-from measuring import VOCAB, loaded, prompts
+from breakeven.errors import RecipeError
+from breakeven.measure.recipe import AuditRecipe, BenchRecipe
+from measuring import VOCAB, loaded, prompts, small_artifact
 
 Captured = pytest.CaptureFixture[str]
 LOADED = loaded()
@@ -20,18 +22,7 @@ LOADED = loaded()
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("artifact")
-    rows = [Row(p.id, p.category, tuple(p.prompt_ids), (1,), Finish.STOP) for p in prompts(6)]
-    who = LOADED.identity
-    contract = Contract(
-        verifier=who.name, weights_sha256=who.weights_sha256,
-        tokenizer_sha256=who.tokenizer_sha256, chat_template_sha256=who.chat_template_sha256,
-        max_prompt=512, max_continuation=256, dtype="float64", eos=(0,), seed=0,
-        splits={"test": 6}, tokens={"test": 6}, categories={"chat": 3, "code": 3},
-        sources={}, libraries={},
-    )  # fmt: skip
-    write_artifact(folder, {"test": rows}, contract)
-    return folder
+    return small_artifact(tmp_path_factory.mktemp("artifact"), prompts(6), LOADED.identity)
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +84,84 @@ def test_a_dry_run_writes_nothing(artifact: Path, tmp_path: Path, capsys: Captur
     assert told["minimum_detectable_effect"] > 0
 
 
+def test_the_recipe_beside_a_run_repeats_it(artifact: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert bench(artifact, first, "--seed", "3") == 0
+    recipe = load_recipe(BenchRecipe, first / "recipe.yaml")
+    assert recipe.prompts.model_dump() == {"artifact": artifact, "split": "test", "count": 4}
+    assert [c.name for c in recipe.configurations] == ["ngram-k2", "ngram-k4"]
+    assert run(["bench", str(first / "recipe.yaml"), "--out", str(second)]) == 0
+    same = ("prompts_sha256", "seed", "repeats", "max_new_tokens", "split", "configurations")
+    found = [json.loads((out / "configuration.json").read_text()) for out in (first, second)]
+    assert [found[0][field] for field in same] == [found[1][field] for field in same]
+    assert (first / "recipe.yaml").read_text() == (second / "recipe.yaml").read_text()
+
+
+def forecast_of(*words: str, capsys: Captured) -> dict[str, Any]:
+    """What a dry run says."""
+    assert run(["bench", *words, "--dry-run", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_flags_win_over_settings_and_settings_over_the_file(
+    artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    file = tmp_path / "bench.yaml"
+    file.write_text(
+        f"prompts: {{artifact: {artifact}, count: 2}}\nrepeats: 2\nmax_new_tokens: 4\n"
+        "drafters: [{name: ngram, k: [3]}]\nk: [1, 2]\n"
+    )
+    plain = forecast_of(str(file), capsys=capsys)
+    assert (plain["prompts"], plain["repeats"]) == (2, 2)
+    assert plain["configurations"] == ["ar", "ngram-k3"]
+    found = forecast_of(
+        str(file), "prompts.count=3", "repeats=5", "--repeats", "1", "--k", "2,4", capsys=capsys
+    )
+    assert (found["prompts"], found["repeats"]) == (3, 1)
+    assert found["configurations"] == ["ar", "ngram-k2", "ngram-k4"]
+    found = forecast_of(str(file), "drafters=[ngram]", capsys=capsys)
+    assert found["configurations"] == ["ar", "ngram-k1", "ngram-k2"]
+    found = forecast_of(str(file), "k=5", "--drafter", "ngram", capsys=capsys)
+    assert found["configurations"] == ["ar", "ngram-k5"]
+
+
+def test_a_recipe_takes_odd_names_as_they_are(tmp_path: Path) -> None:
+    odd = Path("1e3") / "ü: [x] # y"
+    words = [{"name": "fastmtp", "path": odd}, "peft-bd-gated=runs/a=b"]
+    recipe = BenchRecipe.model_validate({"drafters": words, "k": "2,4"})
+    write_recipe(recipe, tmp_path / "r.yaml")
+    assert load_recipe(BenchRecipe, tmp_path / "r.yaml") == recipe
+    assert [c.path for c in recipe.configurations[::2]] == [odd, Path("runs/a=b")]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("drafters=[{nmae: ngram}]", "unknown key 'drafters.0.nmae'; did you mean 'name'?"),
+        ("drafters=['=runs/a']", "write NAME or NAME=PATH"),
+        ("drafters=[]", "no drafter to measure"),
+        ("k=0", "greater than 0"),
+        ("k=two", "write whole numbers"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_one_line(setting: str, message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        assert load_recipe(BenchRecipe, overrides=[setting]).configurations
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_recipe_beside_an_audit_repeats_it(artifact: Path, tmp_path: Path) -> None:
+    words = ["--drafter", "random", "--k", "3", "--level", "L1"]
+    assert audit(artifact, tmp_path, *words) == 0
+    recipe = load_recipe(AuditRecipe, tmp_path / "audit.yaml")
+    assert (recipe.level, recipe.prompts.count) == ("L1", 3)
+    before = (tmp_path / "audit.json").read_text()
+    assert run(["audit", str(tmp_path / "audit.yaml"), "--out", str(tmp_path), "--force"]) == 0
+    assert (tmp_path / "audit.json").read_text() == before
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -101,6 +170,9 @@ def test_a_dry_run_writes_nothing(artifact: Path, tmp_path: Path, capsys: Captur
         (["--drafter", "peft-bd-gated"], "give its folder"),
         (["--prompts", "40"], "this split has 6"),
         (["--split", "tset"], "did you mean 'test'?"),
+        (["prompts.cuont=3"], "unknown key 'prompts.cuont'; did you mean 'count'?"),
+        (["absent.yaml"], "absent.yaml: no such recipe"),
+        (["ngram"], "write section.field=value"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -103,8 +103,8 @@ def _scalar(text: str) -> Any:
 
 
 def _explain(kind: type[BaseModel], error: ValidationError) -> str:
-    """The first problem in one line."""
-    problem = error.errors()[0]
+    """The first problem in one line; an unknown key comes before one that is missing."""
+    problem = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     where = [str(part) for part in problem["loc"]]
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{'.'.join(where)}'; {nearest(where[-1], _fields(kind, where[:-1]))}"
