@@ -124,7 +124,8 @@ def requests(
         tally = Tally("jsonl")
         prompts += Jsonl(JsonlSettings(paths=(str(file),))).prompts(tally)
         for reason, count in tally.dropped.items():
-            print(f"note: {count} lines of {file} skipped: {reason}", file=sys.stderr)
+            lines = "1 line" if count == 1 else f"{count} lines"
+            print(f"note: {lines} of {file} skipped: {reason}", file=sys.stderr)
     renderer = Renderer(loaded.tokenizer)
     for prompt in prompts:
         if raw:
@@ -215,15 +216,21 @@ def account(answer: Completion, expected: dict[str, list[int]]) -> str:
 
 
 def coloured(answer: Completion, tokenizer: Any) -> Any:
-    """The text, with drafted and accepted tokens in colour."""
+    """The text, with drafted and accepted tokens in colour.
+
+    A letter of several tokens is shown once it is whole, in the colour of the last.
+    """
     from rich.text import Text
 
     drafted = [False]  # the first token comes from the prefill
     for r in answer.rounds:
         drafted += [i < r.accepted for i in range(r.committed)]
-    text, shown = Text(), ""
-    for i in range(len(answer.tokens)):
-        now = tokenizer.decode(answer.tokens[: i + 1], skip_special_tokens=True)
-        text.append(now[len(shown) :], style="green" if drafted[i] else "")
-        shown = now
+    whole = answer.text or ""
+    text, shown = Text(), 0
+    for count in range(1, len(answer.tokens) + 1):
+        now = tokenizer.decode(answer.tokens[:count], skip_special_tokens=True)
+        end = len(now.rstrip("\ufffd")) if count < len(answer.tokens) else len(whole)
+        if end > shown:
+            text.append(whole[shown:end], style="green" if drafted[count - 1] else "")
+            shown = end
     return text
