@@ -73,7 +73,7 @@ def bench(
 
         breakeven bench --drafter ngram --k 2,4 --out runs/bench
         breakeven bench --drafter ngram --drafter peft-bd-gated=runs/gated --dry-run
-        breakeven bench recipes/smollm2-135m/bench.yaml prompts.count=48 --out runs/bench
+        breakeven bench recipes/smollm2-135m/bench.yaml prompts.count=48
     """
     from breakeven.measure.bench import run_bench
 

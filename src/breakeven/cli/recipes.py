@@ -16,8 +16,8 @@ R = TypeVar("R", bound=Section)
 RecipeWords = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RECIPE.yaml] [SECTION.FIELD=VALUE]...",
-        help="A recipe, and settings that win over it. Flags win over both.",
+        metavar="RECIPE.yaml|SECTION.FIELD=VALUE",
+        help="A recipe first, then settings that win over it. Flags win over both.",
     ),
 ]
 
