@@ -12,42 +12,30 @@ from typing import TYPE_CHECKING, Any
 from breakeven.cli.options import DryRun, Force, Json, OutPath, Overrides, RecipePath, Threads
 from breakeven.cli.shipped import shipped
 from breakeven.config import Section, load_recipe, write_recipe
+from breakeven.measure.recipe import BenchRecipe
 
 if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact
     from breakeven.measure.conclusion import BenchResult
-    from breakeven.measure.configuration import Configuration
     from breakeven.verifier.load import Loaded
 
 RECIPE = Path("recipes/smollm2-135m/demo.yaml")
 
 
 class Training(Section):
-    """One drafter to train: ``recipe`` file, within ``minutes``."""
+    """One drafter to train: its recipe, the minutes it may take, other settings of the recipe."""
 
-    recipe: str
+    recipe: Path
     minutes: float
     settings: tuple[str, ...] = ()
 
 
-class Benchmark(Section):
-    """What is measured: draft lengths of each drafter, and on how much text."""
-
-    lengths: dict[str, tuple[int, ...]]
-    prompts: int = 16
-    repeats: int = 3
-    max_new_tokens: int = 64
-    seed: int = 0
-
-
 class DemoRecipe(Section):
-    """The demo from end to end."""
+    """The demo from end to end. ``train`` is by drafter name, ``bench`` says what is measured."""
 
-    verifier: str = "smollm2-135m"
-    artifact: str = "assets/smollm2-135m"
     question: str = "Why is the sky blue? Answer in two sentences."
     train: dict[str, Training]
-    bench: Benchmark
+    bench: BenchRecipe
 
 
 def demo(
@@ -70,7 +58,7 @@ def demo(
 
         breakeven demo
         breakeven demo --dry-run
-        breakeven demo bench.prompts=48 bench.repeats=5 --out runs/longer
+        breakeven demo bench.prompts.count=48 bench.repeats=5 --out runs/longer
     """
     settings = load_recipe(DemoRecipe, recipe or shipped(RECIPE), overrides or ())
     if dry_run:
@@ -93,12 +81,12 @@ def demo(
 def plan(settings: DemoRecipe) -> str:
     """What would be done, in lines."""
     bench = settings.bench
-    lines = [f"ask {settings.verifier}: {settings.question}"]
+    lines = [f"ask {bench.verifier.name}: {settings.question}"]
     lines += [f"train {name} for {t.minutes:g} minutes" for name, t in settings.train.items()]
-    names = [f"{name}-k{k}" for name, lengths in bench.lengths.items() for k in lengths]
-    answers = bench.prompts * bench.repeats * (len(names) + 1)
+    names = [c.name for c in bench.configurations]
+    answers = bench.prompts.count * bench.repeats * (len(names) + 1)
     lines.append(
-        f"decode {bench.prompts} held-out prompts {bench.repeats} times with ar, "
+        f"decode {bench.prompts.count} held-out prompts {bench.repeats} times with ar, "
         f"{', '.join(names)}: {answers} answers of at most {bench.max_new_tokens} tokens"
     )
     return "\n".join([*lines, "audit every answer", "draw report.html"])
@@ -110,11 +98,13 @@ def walk(settings: DemoRecipe, out: Path, threads: int | None, *, quiet: bool) -
     from breakeven.report.page import write_report
     from breakeven.verifier.load import load_verifier
 
-    total = 5 + len(settings.train)
-    step = headlines(total, quiet)
-    step(f"Load the verifier, {settings.verifier}")
-    loaded = load_verifier(settings.verifier, threads=threads)
-    artifact = load_artifact(shipped(Path(settings.artifact)), loaded.identity)
+    verifier, prompts = settings.bench.verifier, settings.bench.prompts
+    step = headlines(5 + len(settings.train), quiet)
+    step(f"Load the verifier, {verifier.name}")
+    loaded = load_verifier(
+        verifier.name, threads=threads or verifier.threads, device=verifier.device
+    )
+    artifact = load_artifact(shipped(prompts.artifact), loaded.identity)
     step(f"Ask it: {settings.question}")
     answer(loaded, settings.question, quiet)
     folders = {}
@@ -122,7 +112,7 @@ def walk(settings: DemoRecipe, out: Path, threads: int | None, *, quiet: bool) -
         step(f"Train {name} on the verifier's own continuations, {training.minutes:g} minutes")
         folders[name] = trained(name, training, loaded, artifact, out, quiet)
     step("Measure every configuration against plain decoding, on held-out prompts")
-    result = measured(settings, folders, loaded, artifact, out)
+    result = measured(with_folders(settings.bench, folders), loaded, artifact, out / "bench")
     step("Audit: is every answer the verifier's own?")
     for audit in () if quiet else result.audits:
         print(f"{audit.config}: {audit.verdict.value}, {audit.tokens} tokens compared")
@@ -178,7 +168,7 @@ def trained(
         return folder
     make_room(folder, force=False)
     overrides = [f"train.max_minutes={training.minutes}", *training.settings]
-    recipe = load_train_recipe(shipped(Path(training.recipe)), overrides)
+    recipe = load_train_recipe(shipped(training.recipe), overrides)
     report = train_drafter(recipe, loaded, artifact, folder)
     if not quiet:
         real = report.outcome.acceptance
@@ -187,34 +177,30 @@ def trained(
     return folder
 
 
-def measured(
-    settings: DemoRecipe, folders: dict[str, Path], loaded: Loaded, artifact: Artifact, out: Path
-) -> BenchResult:
+def with_folders(bench: BenchRecipe, folders: dict[str, Path]) -> BenchRecipe:
+    """The same benchmark with the folders of the drafters trained here."""
+    drafters = tuple(
+        d.model_copy(update={"path": folders.get(d.name, d.path)}) for d in bench.drafters
+    )
+    return bench.model_copy(update={"drafters": drafters})
+
+
+def measured(bench: BenchRecipe, loaded: Loaded, artifact: Artifact, out: Path) -> BenchResult:
     """Run, or finish, the benchmark with its audit."""
     from breakeven.measure.bench import run_bench
     from breakeven.measure.prompts import choose
 
-    bench = settings.bench
     return run_bench(
         loaded,
-        choose(artifact.rows("test"), bench.prompts, bench.seed),
-        configurations(bench, folders),
-        out / "bench",
+        choose(artifact.rows(bench.prompts.split), bench.prompts.count, bench.seed),
+        bench.configurations,
+        out,
         repeats=bench.repeats,
         max_new_tokens=bench.max_new_tokens,
         seed=bench.seed,
-        artifact=settings.artifact,
+        artifact=str(bench.prompts.artifact),
+        split=bench.prompts.split,
         command="breakeven demo",
-        resume=(out / "bench").is_dir(),
+        recipe=bench,
+        resume=out.is_dir(),
     )
-
-
-def configurations(bench: Benchmark, folders: dict[str, Path]) -> list[Configuration]:
-    """Every drafter with each of its lengths."""
-    from breakeven.measure.configuration import Configuration
-
-    return [
-        Configuration(name, k, folders.get(name))
-        for name, lengths in bench.lengths.items()
-        for k in lengths
-    ]
