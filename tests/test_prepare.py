@@ -282,6 +282,11 @@ def test_an_existing_folder_is_not_overwritten_without_force(
         make_room(tmp_path / "other" / "thesis.txt", force=True, resume=True)
 
 
+def test_a_run_that_failed_on_its_input_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "mine_error.jsonl").touch()
+    make_room(tmp_path, force=False, resume=True)
+
+
 def test_an_unfinished_run_is_continued_or_begun_again(tmp_path: Path) -> None:
     Journal(tmp_path / PART, {"of": "x"}).close()
     make_room(tmp_path, force=False, resume=True)

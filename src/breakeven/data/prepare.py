@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "breakeven")
 PART = "continuations.jsonl.part"
+OURS = ("recipe.yaml", "*_error.jsonl", "*.part", "*.new")  # besides shards and the contract
 
 
 @dataclass(slots=True)
@@ -116,7 +117,8 @@ def make_room(folder: Path, *, force: bool, resume: bool) -> None:
         raise OutputExistsError(f"{folder}: is a file; give a folder to --out")
     finished = (folder / FILE).exists()
     journals = list(folder.glob("*.part"))
-    foreign = any(folder.iterdir()) and not finished and not journals
+    foreign = not all(any(map(path.match, OURS)) for path in folder.iterdir())
+    foreign &= not finished and not journals
     if (finished or foreign) and not force:
         what = "holds an artifact" if finished else "holds other files"
         raise OutputExistsError(f"{folder}: {what}; give another --out, or --force to overwrite it")
