@@ -13,6 +13,7 @@ from breakeven.cli.options import DryRun, Force, Json, Overrides
 
 if TYPE_CHECKING:
     from breakeven.data.recipe import PrepareRecipe
+    from breakeven.data.regenerate import estimate
 
 
 def prepare(
@@ -57,6 +58,9 @@ def prepare(
     summary = made.summary()
     if dry_run:
         summary["magpie"] = settings.sources.magpie.count
+        summary["seconds"] = round(
+            estimate(loaded.verifier, loaded.eos, made.rows, settings.generate)
+        )
     if not as_json:
         _show(summary)
     if not dry_run:
@@ -75,6 +79,7 @@ def _settings(recipe: Path, overrides: Sequence[str]) -> PrepareRecipe:
     """The recipe, or the default one over a JSONL file of prompts."""
     from breakeven.config import load_recipe
     from breakeven.data.recipe import PrepareRecipe
+    from breakeven.data.regenerate import estimate
 
     if recipe.suffix in (".yaml", ".yml"):
         return load_recipe(PrepareRecipe, recipe, overrides)
@@ -92,6 +97,8 @@ def _show(summary: dict[str, Any]) -> None:
         print(f"  from {source}: {counts['given']}" + (f" (dropped {dropped})" if dropped else ""))
     if summary.get("magpie"):
         print(f"  to be written by the verifier itself (magpie): {summary['magpie']}")
+    if "seconds" in summary:
+        print(f"  about {summary['seconds'] / 60:.0f} minutes with one worker")
     dropped = ", ".join(f"{n} {reason}" for reason, n in summary["dropped"].items() if n)
     if dropped:
         print(f"  dropped: {dropped}")

@@ -21,6 +21,7 @@ from breakeven.progress import Meter, meter
 from breakeven.verifier.interface import Verifier
 
 WINDOW = 8  # batches that are sorted by length together
+PROBE = 4  # steps that an estimate measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,24 @@ def regenerate(
             worker.result()
     journal.sync()
     return done
+
+
+def estimate(
+    verifier: Verifier, eos: frozenset[int], rows: Sequence[Rendered], settings: GenerateSection
+) -> float:
+    """Seconds that :func:`regenerate` of ``rows`` may take with one worker.
+
+    Measured on one batch of a few tokens; answers are taken to be half as long as allowed.
+    """
+    probe = arranged(rows, settings.batch)[: settings.batch]
+    spent = []
+    for tokens in (1, 1 + PROBE):
+        requests = [Request(row.key, row.prompt_ids, tokens) for row in probe]
+        start = time.perf_counter()
+        list(generate(verifier, requests, batch=settings.batch))
+        spent.append(time.perf_counter() - start)
+    step = max(0.0, spent[1] - spent[0]) / PROBE
+    return len(rows) / len(probe) * (spent[0] + step * settings.max_new_tokens / 2)
 
 
 def arranged(rows: Sequence[Rendered], batch: int, seed: int = 0) -> list[Rendered]:
