@@ -46,6 +46,7 @@ def prepare(
     """
     from breakeven.data.prepare import make_room, plan
     from breakeven.data.prepare import prepare as run
+    from breakeven.data.regenerate import estimate
     from breakeven.verifier.load import load_verifier
 
     settings = _settings(recipe, overrides or ())
@@ -58,9 +59,9 @@ def prepare(
     summary = made.summary()
     if dry_run:
         summary["magpie"] = settings.sources.magpie.count
-        summary["seconds"] = round(
-            estimate(loaded.verifier, loaded.eos, made.rows, settings.generate)
-        )
+        all_rows = 1 + summary["magpie"] / len(made.rows)
+        seconds = estimate(loaded.verifier, loaded.eos, made.rows, settings.generate)
+        summary["seconds"] = round(seconds * all_rows)
     if not as_json:
         _show(summary)
     if not dry_run:
@@ -79,7 +80,6 @@ def _settings(recipe: Path, overrides: Sequence[str]) -> PrepareRecipe:
     """The recipe, or the default one over a JSONL file of prompts."""
     from breakeven.config import load_recipe
     from breakeven.data.recipe import PrepareRecipe
-    from breakeven.data.regenerate import estimate
 
     if recipe.suffix in (".yaml", ".yml"):
         return load_recipe(PrepareRecipe, recipe, overrides)
