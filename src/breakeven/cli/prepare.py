@@ -13,7 +13,6 @@ from breakeven.cli.options import DryRun, Force, Json, Overrides
 
 if TYPE_CHECKING:
     from breakeven.data.recipe import PrepareRecipe
-    from breakeven.data.regenerate import estimate
 
 
 def prepare(
