@@ -39,3 +39,9 @@ def test_a_terminal_gets_a_bar(
     shown = capsys.readouterr().err
     assert "2/2" in shown
     assert "half way" in shown
+
+
+def test_more_than_the_total_is_shown_as_the_total(capsys: pytest.CaptureFixture[str]) -> None:
+    with meter("work", 3, every_s=0.0) as bar:
+        bar.advance(5)
+    assert "work: 3/3" in capsys.readouterr().err

@@ -46,7 +46,7 @@ class _Lines(Meter):
         self._start = self._last = time.monotonic()
 
     def advance(self, amount: int = 1) -> None:
-        self._done += amount
+        self._done = min(self._done + amount, self._total)
         now = time.monotonic()
         if now - self._last >= self._every_s or self._done == self._total:
             self._last = now
