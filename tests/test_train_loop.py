@@ -18,10 +18,11 @@ from breakeven.errors import TrainingError
 from breakeven.train import checkpoint
 from breakeven.train.feed import Feed, passes, usable
 from breakeven.train.journal import Journal, entries
-from breakeven.train.loop import BEST, LATEST, Trainer, Validation
+from breakeven.train.loop import BEST, LATEST, Trainer
 from breakeven.train.objective import Judged, Objective
 from breakeven.train.recipe import DataSettings, LoopSettings
 from breakeven.train.schedule import Schedule
+from breakeven.train.validation import Validation
 from breakeven.verifier.decoder import LeanVerifier
 from tiny import tiny_verifier
 from training import METHODS, decoded, objective_of, own_rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,9 @@ from breakeven.train.objective import Objective
 from breakeven.train.recipe import LoopSettings
 from breakeven.train.schedule import Schedule
 from breakeven.train.score import Score
+from breakeven.train.validation import Validation, metrics
 
 LATEST, BEST = "latest.pt", "best.pt"
-VALIDATION = 1 << 31  # in place of a step number: the same anchors every time
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """The rows to validate on and the function that decodes with a drafter."""
-
-    rows: Sequence[Row]
-    decode: Callable[[Objective], Acceptance]
-    every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,9 @@ class Trainer:
         self._schedule = Schedule(settings.steps, settings.max_minutes, settings.warmup)
         self._counts = Counts()
         content = checkpoint.read(folder / LATEST)
+        began = time.perf_counter()
         objective.prepare(feed.rows, fresh=content is None)
+        self._counts.elapsed_s = time.perf_counter() - began  # a warm start is part of the budget
         device = next(objective.parameters()).device.type
         self._accelerator = Accelerator(cpu=device == "cpu")
         optimizer = torch.optim.AdamW(
@@ -87,7 +80,7 @@ class Trainer:
         if content is not None:
             self._restore(content)
         self._journal = Journal(folder, self._counts.step, tensorboard=tensorboard)
-        self._latest_acceptance: Acceptance | None = None
+        self._latest: Acceptance | None = None
 
     @property
     def resumed_step(self) -> int:
@@ -138,7 +131,7 @@ class Trainer:
         if counts.step % self.settings.log_every == 0:
             self._journal.write(
                 counts.step,
-                **_metrics("train", loss, score),
+                **metrics("train", loss, score),
                 lr=self.settings.lr * factor,
                 gradient_norm=float(norm),
                 tokens=counts.tokens,
@@ -186,46 +179,30 @@ class Trainer:
         return outcome
 
     def _validate(self) -> Outcome:
-        """Teacher-forced and decoded; keeps the weights if they decode best so far."""
-        simulated, loss = self._simulate()
-        acceptance = self.validation.decode(self.objective)
+        """Evaluate, and keep the weights if they decode best so far."""
         counts = self._counts
-        self._latest_acceptance = acceptance
+        found = self.validation.run(self.objective, self.settings.seed)
+        self._latest = found.real
         self._journal.write(
             counts.step,
-            **_metrics("validation", loss, simulated),
-            real_acceptance_length=acceptance.length,
-            real_survival=list(acceptance.survival),
+            **metrics("validation", found.loss, found.simulated),
+            real_acceptance_length=found.real.length,
+            real_survival=list(found.real.survival),
             elapsed_s=counts.elapsed_s,
         )
-        outcome = Outcome(counts, acceptance, simulated)
-        if acceptance.length > counts.best:
-            counts.best, counts.best_step = acceptance.length, counts.step
-            checkpoint.write(
-                self.folder / BEST,
-                {
-                    "objective": self.objective.state_dict(),
-                    "acceptance": dataclasses.asdict(acceptance),
-                    "simulated": dataclasses.asdict(simulated),
-                },
-            )
-        return outcome
-
-    @torch.no_grad()
-    def _simulate(self) -> tuple[Score, float]:
-        generator = generator_of(self.settings.seed, VALIDATION)
-        total: Score | None = None
-        losses = []
-        for chunk in passes(self.validation.rows, self.settings.rows_per_pass):
-            judged = self.objective(chunk, generator)
-            losses.append(float(judged.loss))
-            total = judged.score if total is None else total + judged.score
-        assert total is not None
-        return total, sum(losses) / len(losses)
+        if found.real.length > counts.best:
+            counts.best, counts.best_step = found.real.length, counts.step
+            kept = {
+                "objective": self.objective.state_dict(),
+                "acceptance": dataclasses.asdict(found.real),
+                "simulated": dataclasses.asdict(found.simulated),
+            }
+            checkpoint.write(self.folder / BEST, kept)
+        return Outcome(counts, found.real, found.simulated)
 
     def _note(self, loss: float, score: Score) -> str:
         left = self._schedule.left_s(self._counts.step, self._counts.elapsed_s)
-        real = self._latest_acceptance
+        real = self._latest
         shown = f", AL {real.length:.2f}" if real else ""
         return (
             f"step {self._counts.step}, loss {loss:.3f}, accuracy {score.accuracy:.3f}, simulated "
@@ -269,14 +246,3 @@ def _groups(objective: Objective, decay: float) -> list[dict[str, Any]]:
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-
-
-def _metrics(split: str, loss: float, score: Score) -> dict[str, Any]:
-    return {
-        "split": split,
-        "loss": loss,
-        "accuracy": score.accuracy,
-        "accuracies": score.accuracies,
-        "simulated_acceptance_length": score.acceptance_length,
-        "simulated_survival": score.survival,
-    }

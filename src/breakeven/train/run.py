@@ -17,10 +17,11 @@ from typing import Any
 from breakeven.config import write_recipe
 from breakeven.data.artifact import Artifact
 from breakeven.data.contract import FILE as CONTRACT_FILE
+from breakeven.drafters.peft_bd import require_lean
 from breakeven.errors import OutputExistsError
 from breakeven.train.acceptance import Acceptance, real_acceptance
 from breakeven.train.feed import Feed, usable
-from breakeven.train.loop import Outcome, Trainer, Validation
+from breakeven.train.loop import Outcome, Trainer
 from breakeven.train.methods import build
 from breakeven.train.objective import Objective
 from breakeven.train.provenance import (
@@ -31,6 +32,7 @@ from breakeven.train.provenance import (
 )
 from breakeven.train.recipe import TrainRecipe
 from breakeven.train.sizes import Sizes, sizes
+from breakeven.train.validation import Validation
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.load import Loaded
 
@@ -122,8 +124,6 @@ def validation(
 
 def counts(objective: Objective, loaded: Loaded) -> Sizes:
     """Trainable and total parameters of a run."""
-    from breakeven.drafters.peft_bd import require_lean
-
     lean = require_lean(loaded.verifier, objective.name)
     return sizes(sum(p.numel() for p in objective.parameters()), lean.architecture)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from breakeven.data.artifact import Row
 from breakeven.drafters.mtp_layer import MTPLayer
+from breakeven.progress import meter
 from breakeven.train.clean import CleanStream
 from breakeven.verifier.decoder import LeanVerifier
 
@@ -43,10 +44,12 @@ def regress_input(
     size = verifier.shape.hidden_size
     gram = torch.zeros(2 * size, 2 * size, dtype=torch.float64)
     cross = torch.zeros(2 * size, size, dtype=torch.float64)
-    for row in rows:
-        inputs, target = _pairs(layer, verifier, clean, row)
-        gram += inputs.T @ inputs
-        cross += inputs.T @ target
+    with meter("regression start", len(rows)) as bar:
+        for row in rows:
+            inputs, target = _pairs(layer, verifier, clean, row)
+            gram += inputs.T @ inputs
+            cross += inputs.T @ target
+            bar.advance()
     gram += RIDGE * gram.diagonal().mean() * torch.eye(2 * size, dtype=gram.dtype)
     layer.join.weight.copy_(torch.linalg.solve(gram, cross).T)
 
