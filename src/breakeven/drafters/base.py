@@ -45,6 +45,10 @@ class Drafter(ABC):
     name: str = "drafter"
     needs_hidden: bool = False
     """Whether :meth:`begin` and :meth:`observe` need the verifier's hidden states."""
+    free: int = 0
+    """Leading draft tokens that are the verifier's own decisions (0 or 1), see :class:`Draft`."""
+    sequential: bool = False
+    """Whether each drafted token takes a pass of its own; else one pass drafts them all."""
     scratch_rows: int = 0
     """Rows beyond K that a draft pass writes behind the verifier's cache."""
 

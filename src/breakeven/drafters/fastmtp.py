@@ -43,6 +43,7 @@ class FastMTP(Drafter):
 
     name = "fastmtp"
     needs_hidden = True
+    sequential = True
 
     def __init__(
         self,

@@ -41,6 +41,7 @@ class GatedBlockDrafter(Drafter):
     """PEFT-BD with a row-gated adapter on the verifier's own cache."""
 
     name = "peft-bd-gated"
+    free = 1
 
     def __init__(
         self, adapter: RowLoRA, block: MaskBlock, verifier: Identity | None = None

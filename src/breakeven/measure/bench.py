@@ -73,7 +73,7 @@ def run_bench(
     )
     make = make_drafter or registered(loaded)
     methods = make_methods(plan.configurations, make)
-    description = open_folder(out, plan.describe(loaded), resume=resume, force=force)
+    description = open_folder(out, plan.describe(loaded, methods), resume=resume, force=force)
     if recipe is not None:
         write_recipe(recipe, out / RECIPE)
     decoding = Decoding(loaded.verifier, loaded.eos, max_new_tokens)

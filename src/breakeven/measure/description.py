@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import breakeven
+from breakeven.drafters.base import Drafter
 from breakeven.errors import DataError, OutputExistsError, RecipeError
 from breakeven.measure.configuration import PLAIN, Configuration
 from breakeven.measure.definitions import DEFINITIONS
 from breakeven.measure.machine import machine_facts
 from breakeven.measure.prompts import Prompt, fingerprint
 from breakeven.measure.results import write_json
+from breakeven.measure.trial import Method
 from breakeven.verifier.load import Loaded
 
 FILE = "configuration.json"
@@ -53,8 +55,9 @@ class Plan:
         """Prompts decoded in all, plain decoding included."""
         return len(self.prompts) * (len(self.configurations) + 1) * self.repeats
 
-    def describe(self, loaded: Loaded) -> dict[str, Any]:
+    def describe(self, loaded: Loaded, methods: Sequence[Method]) -> dict[str, Any]:
         """The content of ``configuration.json`` at the start of the run."""
+        drafters = {method.name: method.drafter for method in methods}
         return {
             "kind": "bench",
             "breakeven": breakeven.__version__,
@@ -76,14 +79,23 @@ class Plan:
             "machine": machine_facts(),
             "configurations": [
                 {"name": PLAIN, "drafter": None, "k": 0},
-                *(
-                    {"name": c.name, "drafter": c.drafter, "k": c.k, "path": c.folder}
-                    for c in self.configurations
-                ),
+                *(_entry(c, drafters[c.name]) for c in self.configurations),
             ],
             "definitions": DEFINITIONS,
             "warnings": [],
         }
+
+
+def _entry(configuration: Configuration, drafter: Drafter | None) -> dict[str, Any]:
+    """One configuration, with what its drafter says of itself."""
+    return {
+        "name": configuration.name,
+        "drafter": configuration.drafter,
+        "k": configuration.k,
+        "path": configuration.folder,
+        "free": drafter.free if drafter else 0,
+        "passes": "sequential" if drafter and drafter.sequential else "block",
+    }
 
 
 def open_folder(

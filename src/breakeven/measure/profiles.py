@@ -27,6 +27,7 @@ def speculation_profile(
 
     ``acceptance`` are its rows by category (:data:`ALL` among them), ``records`` its requests.
     """
+    free = next(c["free"] for c in description["configurations"] if c["name"] == configuration.name)
     [whole] = [a for a in acceptance if a.category == ALL]
     per_request = [1 + r.accepted / r.rounds for r in records if r.rounds]
     return {
@@ -43,7 +44,7 @@ def speculation_profile(
             "temperature": 0.0,
             "batch_size": 1,
             "dtype": description["dtype"],
-            "verify_width": configuration.k + 1,
+            "verify_width": configuration.k + 1 - free,
         },
         "method": configuration.drafter,
         "draft_checkpoint": {"path": configuration.folder},
