@@ -19,15 +19,17 @@ def bench_table(result: BenchResult) -> Table:
     """One line per configuration over all categories; definitions stand below it."""
     audits = {audit.config: str(audit.verdict) for audit in result.audits}
     table = Table(
+        box=None,
+        padding=(0, 1, 0, 0),
         caption="Ratio: speed of decoding against ar, 95 % interval over prompts. AL: tokens per "
-        "round, the verifier's own included. It pays above break-even = draft + verify + rest, "
-        "in plain steps.",
+        "round, the verifier's own included. It pays when AL is above what it needs, the "
+        "break-even: draft + verify + rest, in plain steps.",
         caption_justify="left",
     )
-    table.add_column("configuration")
-    for name in ("tok/s", "ratio", "95 %", "AL", "break-even", "draft", "verify", "rest"):
-        table.add_column(name, justify="right")
-    table.add_column("output")
+    table.add_column("configuration", no_wrap=True)
+    for name in ("tok/s", "ratio", "95 %", "AL", "needs", "draft", "verify", "rest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("output", no_wrap=True)
     for row in result.performance:
         if row.category == ALL:
             table.add_row(*_cells(row, audits.get(row.config, UNKNOWN)))
@@ -46,7 +48,7 @@ def _cells(row: Performance, output: str) -> list[str]:
         _number(row.c_d),
         _number(row.c_v),
         _number(row.c_s),
-        "reference" if row.config == PLAIN else output,
+        UNKNOWN if row.config == PLAIN else output,
     ]
 
 
