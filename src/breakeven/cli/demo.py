@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from breakeven.cli.options import DryRun, Force, Json, OutPath, Overrides, RecipePath, Threads
 from breakeven.cli.shipped import shipped
 from breakeven.config import Section, load_recipe, write_recipe
+from breakeven.errors import OutputExistsError
 from breakeven.measure.recipe import BenchRecipe
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from breakeven.verifier.load import Loaded
 
 RECIPE = Path("recipes/smollm2-135m/demo.yaml")
+KEPT = "demo.yaml"  # the resolved recipe, which also marks a folder as a demo's
 
 
 class Training(Section):
@@ -64,10 +66,8 @@ def demo(
     if dry_run:
         print(json.dumps(settings.model_dump(mode="json"), indent=2) if as_json else plan(settings))
         return
-    if force and out.is_dir():
-        shutil.rmtree(out)
-    out.mkdir(parents=True, exist_ok=True)
-    write_recipe(settings, out / "recipe.yaml")
+    make_place(out, force=force)
+    write_recipe(settings, out / KEPT)
     began = time.perf_counter()
     result = walk(settings, out, threads, quiet=as_json)
     if as_json:
@@ -76,6 +76,18 @@ def demo(
     minutes = (time.perf_counter() - began) / 60
     print(f"\n{result.verdict.sentence}\n")
     print(f"Done in {minutes:.1f} minutes. Open {out / 'report.html'} in a browser.")
+
+
+def make_place(out: Path, *, force: bool) -> None:
+    """Check that ``out`` is new, empty or an earlier demo's; ``force`` empties an earlier one.
+
+    Raises :class:`OutputExistsError` for a folder that holds anything else.
+    """
+    if out.exists() and not (out / KEPT).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputExistsError(f"{out}: exists and is not a demo's folder; give another --out")
+    if force and out.is_dir():
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)
 
 
 def plan(settings: DemoRecipe) -> str:

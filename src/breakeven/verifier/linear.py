@@ -1,7 +1,7 @@
 """A frozen linear layer that keeps, on CPU, a copy laid out for narrow inputs.
 
 oneDNN's packed layout makes a pass of 2–8 rows cost nearly what one row costs, which is what
-verification lives on (``docs/performance.md``). Gradients flow through the plain weights.
+verification lives on. Gradients flow through the plain weights.
 """
 
 from __future__ import annotations
