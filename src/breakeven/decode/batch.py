@@ -129,12 +129,13 @@ class Batch:
     def _plain_step(self) -> None:
         context = self._context
         roots = [tokens[-1:] for tokens in context.tokens]
+        layout = padded_chain(context, roots)
         out = self._verifier.run(
-            Phase.PLAIN, padded_chain(context, roots), context.cache, context.ledger
+            Phase.PLAIN, layout, context.cache, context.ledger, logits="choices"
         )
-        assert out.logits is not None
+        assert out.choices is not None
         context.cache.commit(1)
-        chosen = out.logits[:, 0].argmax(dim=-1).tolist()
+        chosen = out.choices[:, 0].tolist()
         for slot, tokens, token in zip(self._slots, context.tokens, chosen, strict=True):
             tokens.append(token)
             slot.take([token])

@@ -52,10 +52,10 @@ def verify(context: Context, drafts: Sequence[Draft]) -> tuple[list[Verified], T
     else:
         rows = [(tokens[-1], *d.tokens) for tokens, d in zip(context.tokens, drafts, strict=True)]
     out = context.verifier.run(
-        Phase.VERIFY, padded_chain(context, rows), context.cache, context.ledger
+        Phase.VERIFY, padded_chain(context, rows), context.cache, context.ledger, logits="choices"
     )
-    assert out.logits is not None
-    choices = out.logits.argmax(dim=-1).tolist()  # [B][W]
+    assert out.choices is not None
+    choices = out.choices.tolist()  # [B][W]
     verified = [accept(d, choice) for d, choice in zip(drafts, choices, strict=True)]
     context.cache.commit([v.committed - free for v in verified])
     return verified, out.hidden

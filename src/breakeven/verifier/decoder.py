@@ -20,6 +20,7 @@ from breakeven.verifier.cache import Past, Span
 from breakeven.verifier.interface import Output, Verifier
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS, RowLoRA
+from breakeven.verifier.native.body import NativeBody, group_shape, obstacle, shelf_for
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import Rows
 
@@ -119,21 +120,48 @@ class LeanVerifier(Verifier):
     """The lean decoder behind the verifier's interface."""
 
     def __init__(
-        self, architecture: Architecture, rotary: Rotary, tensors: Mapping[str, Tensor], name: str
+        self,
+        architecture: Architecture,
+        rotary: Rotary,
+        tensors: Mapping[str, Tensor],
+        name: str,
+        *,
+        native: bool = True,
     ) -> None:
+        """``native`` False keeps to PyTorch even where the CPU kernels could run."""
         self.architecture, self.shape, self.name = architecture, architecture.shape, name
-        self._embedding = tensors["model.embed_tokens.weight"]
-        self._norm = tensors["model.norm.weight"]
-        head = self._embedding if architecture.tied else tensors["lm_head.weight"]
-        self._head = FrozenLinear(head)
-        self._rotary = rotary
-        self.dtype, self.device = self._embedding.dtype, self._embedding.device
-        self.blocks = [_block(architecture, i, tensors) for i in range(architecture.layers)]
-        self._pack()
+        self._norm, self._rotary = tensors["model.norm.weight"], rotary
+        self.dtype, self.device = self._norm.dtype, self._norm.device
+        embedding = tensors["model.embed_tokens.weight"]
+        self._head = FrozenLinear(embedding if architecture.tied else tensors["lm_head.weight"])
+        native = native and obstacle(architecture, self.dtype, self.device) is None
+        self._embedding = None if architecture.tied and native else embedding
+        self._build(tensors, native)
+
+    def _build(self, tensors: Mapping[str, Tensor], native: bool) -> None:
+        """Make the blocks, packing each before the next, so that no third copy ever exists."""
+        a = self.architecture
+        shelf = shelf_for(a) if native else None
+        self.blocks = []
+        for index in range(a.layers):
+            block = _block(a, index, tensors)
+            for group, linear in block.linears.items():
+                assert isinstance(linear, FrozenLinear)
+                linear.pack(group_shape(a, group), shelf, native=native)
+            self.blocks.append(block)
+        self._head.pack(shelf=shelf, native=native)
+        self._native = NativeBody(a, self.blocks, self._norm) if native else None
+        if native:
+            self.mode = "native"
 
     @classmethod
     def from_config(
-        cls, config: Any, *, seed: int = 0, dtype: torch.dtype = torch.float32
+        cls,
+        config: Any,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        native: bool = True,
     ) -> LeanVerifier:
         """A random model of a transformers config, for tests and cost measurements."""
         architecture = Architecture.from_config(config)
@@ -144,7 +172,8 @@ class LeanVerifier(Verifier):
             scale = 1.0 if len(size) == 1 else size[-1] ** -0.5
             tensors[key] = (noise * scale * 0.5 + (1.0 if "norm" in key else 0.0)).to(dtype)
         rotary = Rotary.from_config(config, architecture, dtype)
-        return cls(architecture, rotary, tensors, f"random-{architecture.family}")
+        name = f"random-{architecture.family}"
+        return cls(architecture, rotary, tensors, name, native=native)
 
     @property
     def rotary(self) -> Rotary:
@@ -163,12 +192,21 @@ class LeanVerifier(Verifier):
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """``[..., W]`` ids to ``[..., W, H]``."""
+        if self._embedding is None:
+            assert self._head.panels is not None
+            return self._head.panels.rows(token_ids)
         return F.embedding(token_ids, self._embedding)
 
     def head(self, hidden: Tensor) -> Tensor:
         """``[..., H]`` to ``[..., V]`` logits."""
         logits: Tensor = self._head(hidden)
         return logits
+
+    def choose(self, hidden: Tensor) -> Tensor:
+        """The head's arg-max ``[...]``; natively, no logits are written."""
+        if self._head.panels is None or torch.is_grad_enabled():
+            return super().choose(hidden)
+        return self._head.panels.choose(hidden, None)
 
     def body(
         self, rows: Rows, past: Past, adapter: RowLoRA | None = None, taps: Sequence[int] = ()
@@ -178,6 +216,8 @@ class LeanVerifier(Verifier):
         if rows.masked is not None:
             assert adapter is not None, "mask rows need an adapter's mask vector"
             x = torch.where(rows.masked[None, :, None], adapter.mask_vector.to(x.dtype), x)
+        if self._native is not None and self._native.takes(past, adapter):
+            return self._native.run(x, rows, past, self._rotary, adapter, taps)
         shared = self._shared(rows, past, adapter)
         tapped = {}
         for block in self.blocks:
@@ -194,11 +234,6 @@ class LeanVerifier(Verifier):
         if rows.gate is None or not bool(rows.gate.any()):
             adapter = None
         return BlockPass(cos, sin, past, past.span(rows), adapter, gated)
-
-    def _pack(self) -> None:
-        for module in (self._head, *(m for block in self.blocks for m in block.modules())):
-            if isinstance(module, FrozenLinear):
-                module.pack()
 
 
 def _block(architecture: Architecture, index: int, tensors: Mapping[str, Tensor]) -> Block:

@@ -16,7 +16,7 @@ from breakeven.verifier.cache import KVCache, Past
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
 
-LogitRows = Literal["all", "none"] | Tensor
+LogitRows = Literal["all", "none", "choices"] | Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Output:
     hidden: Tensor  # [B, W, H] after the final norm
     logits: Tensor | None = None  # [B, W, V], or [B, 1, V] when one row per request was asked for
     taps: dict[int, Tensor] = field(default_factory=dict)  # layer i -> [B, W, H], output of block i
+    choices: Tensor | None = None  # [B, W] long: the arg-max of each row's logits
 
 
 class Verifier(ABC):
@@ -68,6 +69,10 @@ class Verifier(ABC):
     def head(self, hidden: Tensor) -> Tensor:
         """``[..., H]`` states after the final norm to ``[..., V]`` logits."""
 
+    def choose(self, hidden: Tensor) -> Tensor:
+        """``[..., H]`` to the ids ``[...]`` of the largest logits, the lowest of equals."""
+        return self.head(hidden).argmax(dim=-1)
+
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache for ``batch`` requests of at most ``capacity`` rows each."""
         s = self.shape
@@ -96,7 +101,8 @@ class Verifier(ABC):
         """One inference pass, entered in the ledger. Rows stay scratch until ``cache.commit``.
 
         ``logits`` says which rows get logits: ``"all"``, ``"none"``, or a ``[B]`` index of one
-        row per request.
+        row per request. ``"choices"`` gives every row's arg-max instead, which need not write
+        ``[B, W, V]`` numbers.
         """
         context = int(cache.lengths.max())
         with ledger.buy(
@@ -113,6 +119,8 @@ class Verifier(ABC):
                 out = Output(out.hidden, self.head(picked), out.taps)
             elif logits == "all":
                 out = Output(out.hidden, self.head(out.hidden), out.taps)
+            elif logits == "choices":
+                out = Output(out.hidden, None, out.taps, self.choose(out.hidden))
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         return out

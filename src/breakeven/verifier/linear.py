@@ -1,39 +1,76 @@
-"""A frozen linear layer that keeps, on CPU, a copy laid out for narrow inputs.
+"""A frozen linear layer that keeps, on CPU, its weights laid out for narrow inputs.
 
-oneDNN's packed layout makes a pass of 2–8 rows cost nearly what one row costs, which is what
-verification lives on. Gradients flow through the plain weights.
+Packed weights make a pass of a few rows cost nearly what one row costs, which is what
+verification lives on. The panels of the native path replace the plain
+weights; where it is not available, oneDNN's packed layout is kept beside them. Gradients flow
+through the plain weights.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from breakeven.verifier.native import library
+from breakeven.verifier.native.library import Projections
+from breakeven.verifier.native.panels import Panels, Shelf, projections
 
 #: oneDNN's kernels for 1–4 rows are slower than the one for 5, so fewer rows are padded to it.
 NARROWEST = 5
 
 
 class FrozenLinear(nn.Module):
-    """``y = x Wᵀ + b`` with constant weights ``[out, in]``."""
+    """``y = x Wᵀ + b`` with constant weights ``[out, in]``.
+
+    Its state dict is that of an ``nn.Linear``; loading one leaves the constants as they are.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
-        self.register_buffer("weight", weight)
-        self.register_buffer("bias", bias)
-        self.weight: Tensor
-        self.bias: Tensor | None
+        self.bias = bias
+        self.panels: Panels | None = None
+        self._plain: Tensor | None = weight
         self._packed: Tensor | None = None
 
-    def pack(self) -> None:
-        """Lay the weights out for narrow CPU passes, where PyTorch offers it (fp32 only)."""
-        fits = self.weight.device.type == "cpu" and self.weight.dtype is torch.float32
-        if fits and torch.backends.mkldnn.is_available():
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, 4)
+    @property
+    def weight(self) -> Tensor:
+        """The plain weights ``[out, in]``; unpacked anew when only panels are kept."""
+        if self._plain is not None:
+            return self._plain
+        assert self.panels is not None
+        return self.panels.plain()
+
+    def pack(
+        self, shape: Projections | None = None, shelf: Shelf | None = None, *, native: bool = True
+    ) -> None:
+        """Lay the weights out for narrow CPU passes (fp32 only).
+
+        ``shape`` names the projections packed in this linear (default: it is one), ``shelf`` is
+        the memory for the panels (default: its own); without ``native``, or where that path is
+        not available, oneDNN's layout is used.
+        """
+        weight = self.weight
+        if weight.device.type != "cpu" or weight.dtype is not torch.float32:
+            return
+        kernels = library.kernels() if native else None
+        if kernels is not None:
+            outputs, inputs = weight.shape
+            self.panels = Panels(kernels, weight, shape or projections(inputs, (outputs,)), shelf)
+            self._plain = None
+        elif torch.backends.mkldnn.is_available():
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[..., in]`` to ``[..., out]``."""
-        if self._packed is None or torch.is_grad_enabled():
+        if torch.is_grad_enabled():
+            self._plain = self.weight  # training will need it again
+            return F.linear(x, self._plain, self.bias)
+        if self.panels is not None:
+            return self.panels.linear(x, self.bias)
+        if self._packed is None:
             return F.linear(x, self.weight, self.bias)
         flat = x.reshape(-1, x.shape[-1])
         count = len(flat)
@@ -43,3 +80,11 @@ class FrozenLinear(nn.Module):
             flat, self._packed, self.bias, "none", [], ""
         )
         return y[:count].view(*x.shape[:-1], -1)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}weight"] = self.weight
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias
+
+    def _load_from_state_dict(self, *_: Any) -> None:
+        pass

@@ -17,10 +17,11 @@ from breakeven.verifier.architecture import Architecture, unsupported
 from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
 from breakeven.verifier.identity import Identity, identify
 from breakeven.verifier.interface import Verifier
+from breakeven.verifier.native.body import obstacle
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.sources import model_folder
 
-BACKENDS = ("auto", "lean", "transformers")
+BACKENDS = ("auto", "native", "lean", "transformers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ def load_verifier(
 ) -> Loaded:
     """Load ``name``: a bundled model, a directory, a hub id or a GGUF file.
 
-    ``dtype`` defaults to fp32 on CPU and bf16 on CUDA. ``backend`` is ``lean``, ``transformers``
-    or ``auto`` (lean where the family allows it). Raises :class:`ModelError`.
+    ``dtype`` defaults to fp32 on CPU and bf16 on CUDA. ``backend`` is ``native`` (the
+    lean decoder on the CPU kernels), ``lean`` (the same decoder in PyTorch), ``transformers``, or
+    ``auto``: the first of these that can run the model here. Raises :class:`ModelError`.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend '{backend}': {nearest(backend, BACKENDS)}")
@@ -59,12 +61,12 @@ def load_verifier(
     tokenizer = _tokenizer(folder, trust_remote_code)
     _check_tokenizer(folder, tokenizer, config)
     reason = unsupported(config)
-    if backend == "lean" and reason:
+    if backend in ("native", "lean") and reason:
         raise ModelError(f"{name}: {reason}; use backend auto or transformers")
     dtype = dtype or (torch.bfloat16 if device.startswith("cuda") else torch.float32)
     verifier: Verifier
     if reason is None and backend != "transformers":
-        verifier = _lean(name, folder, config, dtype, device)
+        verifier = _lean(name, folder, config, dtype, device, backend)
     else:
         from breakeven.verifier.fallback import TransformersVerifier
 
@@ -116,11 +118,17 @@ def _eos(folder: Path, config: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(i for i in flat if i is not None)
 
 
-def _lean(name: str, folder: Path, config: Any, dtype: torch.dtype, device: str) -> LeanVerifier:
+def _lean(
+    name: str, folder: Path, config: Any, dtype: torch.dtype, device: str, backend: str
+) -> LeanVerifier:
     architecture = Architecture.from_config(config)
+    if backend == "native":
+        reason = obstacle(architecture, dtype, torch.device(device))
+        if reason:
+            raise ModelError(f"{name}: no native path here: {reason}; use backend auto or lean")
     tensors = dict(_read_tensors(folder, architecture, dtype, device))
     rotary = Rotary.from_config(config, architecture, dtype)
-    return LeanVerifier(architecture, rotary, tensors, name)
+    return LeanVerifier(architecture, rotary, tensors, name, native=backend != "lean")
 
 
 def _read_tensors(

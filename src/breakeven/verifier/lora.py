@@ -93,11 +93,18 @@ class RowLoRA(nn.Module):
 
     def delta(self, layer: int, group: str, x: Tensor) -> Tensor | None:
         """What the adapter adds to one packed linear for gated rows ``x``; None: nothing."""
+        part = self.part(layer, group)
+        if part is None:
+            return None
+        added: Tensor = part(x)
+        return added
+
+    def part(self, layer: int, group: str) -> GroupLoRA | None:
+        """The deltas of one packed linear; None where the adapter leaves the layer alone."""
         if str(layer) not in self.blocks:
             return None
         module: GroupLoRA = self.blocks[str(layer)][group]  # type: ignore[index]
-        added: Tensor = module(x)
-        return added
+        return module
 
     def save(self, folder: Path, base: str) -> None:
         """Write a PEFT adapter directory for the base model named ``base``."""

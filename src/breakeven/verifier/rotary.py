@@ -32,11 +32,15 @@ class Rotary:
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Look the positions up, growing the tables when they are new."""
-        needed = int(positions.max()) + 1
-        if needed > len(self._cos):
-            self._grow(max(needed, 2 * len(self._cos), 512))
-        index = positions.to(self._cos.device)
-        return self._cos[index][:, None], self._sin[index][:, None]
+        cos, sin = self.tables(int(positions.max()) + 1)
+        index = positions.to(cos.device)
+        return cos[index][:, None], sin[index][:, None]
+
+    def tables(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of at least the positions ``0..length-1``, ``[positions, d]`` each."""
+        if length > len(self._cos):
+            self._grow(max(length, 2 * len(self._cos), 512))
+        return self._cos, self._sin
 
     def _grow(self, length: int) -> None:
         angles = torch.outer(torch.arange(length, dtype=torch.float32), self._frequencies)

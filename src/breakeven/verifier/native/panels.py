@@ -1,0 +1,113 @@
+"""Frozen weights laid out for narrow passes, kept instead of the plain copy.
+
+A panel is 16 outputs of a linear, ``[inputs, 16]``, in one piece of memory. The bytes are those
+of the plain weights, rounded up to whole panels per projection.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from breakeven.verifier.native.library import Projections
+
+WIDTH = 16  # outputs in a panel
+LINE = 16  # floats in a cache line
+HUGE = 2 << 20  # bytes of a huge page
+
+
+class Shelf:
+    """One stretch of memory in huge pages, where the system grants them, for many linears."""
+
+    def __init__(self, floats: int) -> None:
+        """Room for ``floats`` fp32 numbers; each :meth:`take` may round up to a cache line."""
+        nbytes = floats * 4 + HUGE
+        if nbytes < 2 * HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+            self._free = torch.empty(floats)
+            return
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        everything = torch.frombuffer(memory, dtype=torch.float32)
+        start = -everything.data_ptr() % HUGE // 4
+        self._free = everything[start : start + floats]
+
+    def take(self, floats: int) -> Tensor:
+        """The next ``floats`` numbers, uninitialised."""
+        taken, self._free = self._free[:floats], self._free[-(-floats // LINE) * LINE :]
+        assert taken.numel() == floats, "the shelf is too small"
+        return taken
+
+
+def projections(inputs: int, outputs: Sequence[int], interleaved: bool = False) -> Projections:
+    """The shape of a linear that packs up to three projections of the same input."""
+    return Projections(len(outputs), interleaved, inputs, (ctypes.c_int64 * 3)(*outputs))
+
+
+def panel_floats(shape: Projections) -> int:
+    """Numbers in the panels of a linear.
+
+    >>> panel_floats(projections(10, (16, 17)))
+    480
+    """
+    panels = sum(-(-int(shape.outputs[i]) // WIDTH) for i in range(shape.count))
+    return panels * int(shape.inputs) * WIDTH
+
+
+class Panels:
+    """The packed weights of one linear."""
+
+    def __init__(
+        self, kernels: ctypes.CDLL, weight: Tensor, shape: Projections, shelf: Shelf | None = None
+    ) -> None:
+        """Pack ``weight`` ``[outputs, inputs]``, which may be dropped afterwards."""
+        self._kernels, self.shape = kernels, shape
+        self.outputs = sum(shape.outputs[: shape.count])
+        assert tuple(weight.shape) == (self.outputs, shape.inputs)
+        floats = panel_floats(shape)
+        self.data = (shelf or Shelf(floats)).take(floats)
+        weight = weight.contiguous()
+        kernels.breakeven_pack(shape, weight.data_ptr(), self.data.data_ptr())
+
+    def plain(self) -> Tensor:
+        """The plain weights ``[outputs, inputs]``, the very numbers that were packed."""
+        weight = torch.empty(self.outputs, self.shape.inputs)
+        self._kernels.breakeven_unpack(self.shape, self.data.data_ptr(), weight.data_ptr())
+        return weight
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Rows ``ids`` ``[...]`` of the plain weights of a single projection: ``[..., inputs]``."""
+        ids = ids.contiguous()
+        found = torch.empty(*ids.shape, self.shape.inputs)
+        self._kernels.breakeven_rows(
+            self.shape, self.data.data_ptr(), ids.numel(), ids.data_ptr(), found.data_ptr()
+        )
+        return found
+
+    def linear(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """``[..., inputs]`` to ``[..., outputs]``."""
+        y = torch.empty(*x.shape[:-1], self.outputs)
+        self._multiply(x, bias, y.data_ptr(), None)
+        return y
+
+    def choose(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """``[..., inputs]`` to the index ``[...]`` of the largest output, the lowest of equals."""
+        choices = torch.empty(x.shape[:-1], dtype=torch.long)
+        self._multiply(x, bias, None, choices.data_ptr())
+        return choices
+
+    def _multiply(self, x: Tensor, bias: Tensor | None, y: int | None, choices: int | None) -> None:
+        x = x.contiguous()
+        self._kernels.breakeven_linear(
+            torch.get_num_threads(),
+            self.shape,
+            self.data.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            x.numel() // x.shape[-1],
+            x.data_ptr(),
+            y,
+            choices,
+        )

@@ -1,0 +1,124 @@
+// Weights as panels, activations as blocks: the two layouts of the matrix products.
+//
+// A panel holds 16 outputs of a linear: [K][16], one cache line per input. A linear packs its
+// projections one after another, each rounded up to whole panels, so that no panel belongs to two
+// of them; gate and up are interleaved (g0 u0 g1 u1 ...), so that both halves of a SwiGLU unit
+// come out of one piece of work.
+//
+// Activations lie as tiles, the shape in which products come out: rows are cut into blocks of up
+// to kRows, and a block holds [K / 16][rows of the block][16]. What one row has of a tile is one
+// cache line, so members who work on different rows or outputs never share lines.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "multiply.hpp"
+
+namespace breakeven {
+
+
+struct Projections {
+  int32_t count;       // 1 to 3
+  int32_t interleaved; // 1: the panels of two projections of one size alternate
+  int64_t inputs;
+  int64_t outputs[3];
+
+  int64_t all() const { // outputs
+    int64_t sum = 0;
+    for (int p = 0; p < count; p++) sum += outputs[p];
+    return sum;
+  }
+  static int64_t panels_of(int64_t outputs) { return (outputs + kPanel - 1) / kPanel; }
+  int64_t panels() const {
+    int64_t sum = 0;
+    for (int p = 0; p < count; p++) sum += panels_of(outputs[p]);
+    return sum;
+  }
+};
+
+// Where one panel's outputs belong.
+struct Place {
+  int projection;
+  int64_t column; // within the projection
+  int64_t output; // within the linear
+  int width;      // 1 to 16 outputs are real, the rest is zero padding
+};
+
+inline Place place(const Projections &linear, int64_t panel) {
+  int projection = 0;
+  int64_t before = 0;
+  if (linear.interleaved) {
+    projection = int(panel & 1);
+    before = projection * linear.outputs[0];
+    panel >>= 1;
+  } else {
+    while (panel >= Projections::panels_of(linear.outputs[projection])) {
+      panel -= Projections::panels_of(linear.outputs[projection]);
+      before += linear.outputs[projection++];
+    }
+  }
+  const int64_t column = panel * kPanel;
+  const int64_t left = linear.outputs[projection] - column;
+  return {projection, column, before + column, int(std::min<int64_t>(left, kPanel))};
+}
+
+// weight [outputs][K] to panels, and back.
+inline void pack(const Projections &linear, const float *weight, float *panels) {
+  const int64_t inputs = linear.inputs, count = linear.panels();
+  for (int64_t panel = 0; panel < count; panel++) {
+    const Place at = place(linear, panel);
+    float *to = panels + panel * inputs * kPanel;
+    for (int64_t k = 0; k < inputs; k++)
+      for (int j = 0; j < kPanel; j++)
+        to[k * kPanel + j] = j < at.width ? weight[(at.output + j) * inputs + k] : 0.0f;
+  }
+}
+
+inline void unpack(const Projections &linear, const float *panels, float *weight) {
+  const int64_t inputs = linear.inputs, count = linear.panels();
+  for (int64_t panel = 0; panel < count; panel++) {
+    const Place at = place(linear, panel);
+    const float *from = panels + panel * inputs * kPanel;
+    for (int j = 0; j < at.width; j++)
+      for (int64_t k = 0; k < inputs; k++)
+        weight[(at.output + j) * inputs + k] = from[k * kPanel + j];
+  }
+}
+
+// Rows cut into blocks of nearly equal size, none larger than `most`.
+struct Blocks {
+  int64_t rows, count, base, larger;
+
+  Blocks(int64_t rows, int64_t most)
+      : rows(rows), count((rows + most - 1) / most), base(rows / count), larger(rows % count) {}
+  int64_t start(int64_t block) const { return block * base + std::min(block, larger); }
+  int size(int64_t block) const { return int(base + (block < larger)); }
+  int64_t of(int64_t row) const { // the block a row is in
+    const int64_t cut = larger * (base + 1);
+    return row < cut ? row / (base + 1) : larger + (row - cut) / base;
+  }
+};
+
+// Activations of rows cut into blocks.
+struct Tiles {
+  float *data;
+  int64_t inputs; // a multiple of 16
+
+  static int64_t padded(int64_t inputs) { return (inputs + kPanel - 1) / kPanel * kPanel; }
+  float *block(const Blocks &blocks, int64_t block) const {
+    return data + blocks.start(block) * inputs;
+  }
+  // One row: its inputs 16 i .. 16 i + 15 are at first + i * step.
+  struct Row {
+    float *first;
+    int64_t step;
+    float *at(int64_t k) const { return first + k / kPanel * step + k % kPanel; }
+  };
+  Row row(const Blocks &blocks, int64_t row) const {
+    const int64_t block = blocks.of(row), from = blocks.start(block);
+    return {data + from * inputs + (row - from) * kPanel, blocks.size(block) * kPanel};
+  }
+};
+
+} // namespace breakeven

@@ -1,0 +1,117 @@
+// Short float vectors in GCC/Clang vector extensions: one source for AVX-512, AVX2, SSE2 and NEON.
+// The fused multiply-add is the only intrinsic.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace breakeven {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;     // floats in the widest register
+constexpr int kRegisters = 32; // vector registers
+#elif defined(__AVX__)
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kLanes = 4;
+constexpr int kRegisters = 32;
+#else
+constexpr int kLanes = 4;
+constexpr int kRegisters = 16;
+#endif
+
+template <int L> struct Lanes;
+template <> struct Lanes<4> {
+  typedef float Floats __attribute__((vector_size(16)));
+  typedef int32_t Ints __attribute__((vector_size(16)));
+};
+template <> struct Lanes<8> {
+  typedef float Floats __attribute__((vector_size(32)));
+  typedef int32_t Ints __attribute__((vector_size(32)));
+};
+template <> struct Lanes<16> {
+  typedef float Floats __attribute__((vector_size(64)));
+  typedef int32_t Ints __attribute__((vector_size(64)));
+};
+template <int L> using Floats = typename Lanes<L>::Floats;
+template <int L> using Ints = typename Lanes<L>::Ints;
+
+template <int L> inline Floats<L> load(const float *from) {
+  Floats<L> value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+template <int L> inline void store(float *to, Floats<L> value) {
+  std::memcpy(to, &value, sizeof value);
+}
+template <int L> inline Floats<L> splat(float value) { return value - Floats<L>{}; } // - 0 is free
+
+// a * b + c, rounded once where the processor can. Said explicitly, and compiled without implicit
+// contraction: a compiler that fuses in one loop and not in another would change bits.
+inline Floats<4> fused(Floats<4> a, Floats<4> b, Floats<4> c) {
+#if defined(__aarch64__)
+  return (Floats<4>)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#elif defined(__FMA__)
+  return (Floats<4>)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+#else
+  return a * b + c;
+#endif
+}
+inline Floats<8> fused(Floats<8> a, Floats<8> b, Floats<8> c) {
+#if defined(__FMA__)
+  return (Floats<8>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+  return a * b + c;
+#endif
+}
+inline Floats<16> fused(Floats<16> a, Floats<16> b, Floats<16> c) {
+#if defined(__AVX512F__)
+  return (Floats<16>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#else
+  return a * b + c;
+#endif
+}
+
+template <int L> inline Floats<L> select(Ints<L> mask, Floats<L> yes, Floats<L> no) {
+  return (Floats<L>)((mask & (Ints<L>)yes) | (~mask & (Ints<L>)no));
+}
+template <int L> inline Floats<L> larger(Floats<L> a, Floats<L> b) { return a > b ? a : b; }
+
+// e^x to about 1 ulp (Cody–Waite reduction, degree-6 polynomial after Cephes expf). Below -87.3,
+// where the result leaves the normal floats, it is exactly 0: e^-inf too. e^0 is exactly 1.
+template <int L> inline Floats<L> exponential(Floats<L> x) {
+  const Ints<L> normal = x > splat<L>(-87.3f);
+  x = select<L>(normal, x, splat<L>(0.0f));
+  x = x < splat<L>(88.3f) ? x : splat<L>(88.3f);
+  const float kRound = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
+  const Floats<L> shifted = fused(x, splat<L>(1.44269504088896341f), splat<L>(kRound));
+  const Ints<L> power = (Ints<L>)shifted;
+  const Floats<L> whole = shifted - kRound;
+  Floats<L> r = fused(whole, splat<L>(-0.693359375f), x);
+  r = fused(whole, splat<L>(2.12194440e-4f), r);
+  Floats<L> p = splat<L>(1.9875691500e-4f);
+  for (const float term : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                           5.0000001201e-1f})
+    p = fused(p, r, splat<L>(term));
+  p = fused(p, r * r, r) + 1.0f;
+  const Ints<L> scale = (power << 23) + 0x3f800000; // 2^whole: the magic's own bits shift out
+  return select<L>(normal, p * (Floats<L>)scale, splat<L>(0.0f));
+}
+
+// Sum over the lanes in a fixed order.
+template <int L> inline float total(Floats<L> value) {
+  float lanes[L];
+  store<L>(lanes, value);
+  for (int half = L / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
+} // namespace breakeven
