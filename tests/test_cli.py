@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import breakeven
-from breakeven.cli.app import VERBS, run
+from breakeven.cli.app import VERBS, WAITING, main, run
 from breakeven.errors import DataError
 
 Captured = pytest.CaptureFixture[str]
@@ -116,3 +117,16 @@ def test_the_installed_program_answers() -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "Traceback" in done.stderr
+
+
+def test_openmp_threads_sleep_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in WAITING:
+        monkeypatch.setenv(name, "unset")  # so that monkeypatch restores what main sets
+        monkeypatch.delenv(name)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"  # the person's own choice wins

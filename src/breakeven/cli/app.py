@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ import breakeven
 from breakeven.errors import BreakevenError
 from breakeven.measure.packages import remedy
 
+#: OpenMP threads sleep while they wait, from before torch is loaded: threads that spin take the
+#: processors away from the native passes, and from neighbours.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
@@ -113,6 +117,8 @@ def load(verb: str) -> Any:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for name, value in WAITING.items():
+        os.environ.setdefault(name, value)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     sys.exit(run(words, debug=debug))
