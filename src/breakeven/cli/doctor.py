@@ -52,7 +52,9 @@ def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{_gib(memory['available'])} of {_gib(memory['total'])} available"
     yield "disk", f"{_gib(report['disk_free'])} free here"
     yield "gpu", ", ".join(gpu["devices"]) or "none"
-    yield "verifier", report["verifier_path"]
+    native = report["native"]
+    kernels = "native CPU kernels" if native["active"] else "PyTorch, native CPU kernels off"
+    yield "verifier", f"lean decoder on {kernels} ({native['reason']})"
     for name, present in report["bundled"].items():
         yield "model", f"{name}: {'installed' if present else 'missing'}"
     for name, folder in report["caches"].items():

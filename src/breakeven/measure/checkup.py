@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from huggingface_hub.constants import HF_HUB_CACHE
 
 import breakeven
 from breakeven.measure import machine, packages
+from breakeven.verifier.native import library
 from breakeven.verifier.places import cache_folder
 from breakeven.verifier.sources import BUNDLED
 
@@ -45,7 +47,13 @@ def look() -> Report:
         "logical_cpus": os.cpu_count() or 1,
         "environment": {
             name: os.environ.get(name)
-            for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "HF_HUB_OFFLINE", "BREAKEVEN_CACHE")
+            for name in (
+                "OMP_NUM_THREADS",
+                "MKL_NUM_THREADS",
+                "HF_HUB_OFFLINE",
+                "BREAKEVEN_CACHE",
+                library.SWITCH,
+            )
         },
         "governor": GOVERNOR.read_text().strip() if GOVERNOR.is_file() else None,
         "memory": {"total": memory.total, "available": memory.available},
@@ -59,7 +67,7 @@ def look() -> Report:
             "breakeven": _folder(cache_folder()),
             "hugging_face": _folder(Path(HF_HUB_CACHE)),
         },
-        "verifier_path": _verifier_path(),
+        "native": _native(),
         "bundled": {name: _installed(package) for name, (package, *_) in BUNDLED.items()},
         "extras": {
             extra: {name: packages.version(name) for name in names}
@@ -132,6 +140,16 @@ def _space(report: Report) -> Iterator[Problem]:
         )
 
 
+def _kernels(report: Report) -> Iterator[Problem]:
+    native = report["native"]
+    if not native["active"]:
+        yield Problem(
+            f"the fast CPU kernels are off ({native['reason']}); passes take two to three times"
+            " as long in PyTorch",
+            f"install a C++ compiler (g++ or clang++), and unset {library.SWITCH}",
+        )
+
+
 def _gpu(report: Report) -> Iterator[Problem]:
     gpu = report["gpu"]
     if gpu["driver"] and not gpu["devices"]:
@@ -148,14 +166,16 @@ CHECKS: tuple[Callable[[Report], Iterator[Problem]], ...] = (
     _busy,
     _threads,
     _space,
+    _kernels,
     _gpu,
 )
 
 
-def _verifier_path() -> str:
-    if torch.backends.mkldnn.is_available():
-        return "lean decoder, linears packed by oneDNN for narrow passes (fp32 on CPU)"
-    return "lean decoder, plain PyTorch linears (this torch has no oneDNN)"
+def _native() -> dict[str, Any]:
+    """Whether the CPU kernels are active, and why (not); compiles them if that was not done."""
+    with warnings.catch_warnings(action="ignore"):
+        found = library.status()
+    return {"active": found.active, "reason": found.reason}
 
 
 def _installed(package: str) -> bool:
