@@ -27,7 +27,7 @@ from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.rows import chain
 from tiny import FAMILIES, tiny_verifier
-from training import fit, objective_of, own_rows, shaken
+from training import objective_of, own_rows, shaken
 
 QWEN3 = {
     "vocab_size": 151936,
@@ -224,32 +224,25 @@ def test_a_missing_or_misshapen_tensor_is_named(key: str, tmp_path: Path) -> Non
         FastMTP.load(tmp_path, verifier)
 
 
-def test_freezing_changes_no_output() -> None:
-    verifier = tiny_verifier()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_freezing_changes_no_output(dtype: torch.dtype) -> None:
+    """In fp32 the frozen layer may run natively, as a decoder of one layer."""
+    verifier = tiny_verifier(dtype=dtype)
     torch.manual_seed(1)
     layer = MTPLayer.of(verifier)
     rows = chain(torch.tensor([[1, 2, 3]]), torch.zeros(1, dtype=torch.long))
-    inputs = torch.randn(2, 1, 3, 32, dtype=torch.float64)
+    inputs = torch.randn(2, 1, 3, 32, dtype=dtype)
 
-    def run(of: MTPLayer) -> Tensor:
-        cache = KVCache.allocate(
-            layers=1, batch=1, kv_heads=2, capacity=4, head_dim=8, dtype=torch.float64
-        )
+    def run(of: MTPLayer) -> tuple[Tensor, Tensor]:
+        cache = KVCache.allocate(layers=1, batch=1, kv_heads=2, capacity=4, head_dim=8, dtype=dtype)
         with torch.no_grad():
-            return of(inputs[0], inputs[1], rows, cache)  # type: ignore[no-any-return]
+            return of(inputs[0], inputs[1], rows, cache), cache.keys
 
-    before = run(layer)
-    assert torch.equal(run(layer.freeze()), before)
+    before, after = run(layer), run(layer.freeze())
+    tolerance = 1e-12 if dtype is torch.float64 else 1e-5
+    for one, two in zip(before, after, strict=True):
+        assert (one - two).abs().max() < tolerance
     assert not any(p.requires_grad for p in layer.parameters())
-
-
-def test_a_soft_loss_learns_as_well() -> None:
-    verifier = tiny_verifier()
-    rows = own_rows(verifier, 2)
-    objective = objective_of("fastmtp", verifier, rows, soft=0.5, start="random")
-    with torch.no_grad():
-        before = float(objective(rows, torch.Generator()).loss)
-    assert fit(objective, rows, 30) < 0.7 * before
 
 
 def test_a_text_with_no_label_in_the_vocabulary_costs_nothing_and_counts_as_wrong() -> None:

@@ -85,6 +85,44 @@ def test_one_sample_can_be_learned_by_heart(name: str, verifier: LeanVerifier) -
     assert acceptance.survival == (1.0,) * objective.drafts
 
 
+@pytest.mark.parametrize("soft", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_loss_learns(name: str, soft: float, verifier: LeanVerifier, rows: list[Row]) -> None:
+    start = {"start": "random"} if name == "fastmtp" else {}
+    objective = objective_of(name, verifier, rows, soft=soft, **start)
+    with torch.no_grad():
+        before = objective(rows, torch.Generator().manual_seed(0)).score.accuracy
+    fit(objective, rows, 30)
+    with torch.no_grad():
+        after = objective(rows, torch.Generator().manual_seed(0)).score.accuracy
+    assert after > before + 0.1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_perfect_drafter_has_no_divergence_left(name: str) -> None:
+    """KL is to the verifier's distribution in front of the very label: zero when states agree."""
+    verifier = tiny_verifier()
+    row = own_rows(verifier, 1)[0]
+    objective = objective_of(name, verifier, [row], soft=1.0)
+    hidden = objective._clean.of(row).hidden  # type: ignore[union-attr, operator]
+    first = len(row.prompt_ids)
+
+    def perfect(*_: object) -> object:
+        origins = torch.arange(first, first + 8)
+        if name == "fastmtp":
+            origins = torch.arange(first - 1, len(hidden) - 2)
+            return iter([hidden[(origins + k).clamp(max=len(hidden) - 1)][None] for k in (1, 2, 3)])
+        anchors = objective._anchors([row], torch.Generator().manual_seed(0))  # type: ignore[operator]
+        index = anchors[:, :, None] + 1 + torch.arange(objective.drafts - 1)
+        return hidden[index.clamp(max=len(hidden) - 1)]
+
+    objective.states = perfect  # type: ignore[assignment]
+    with torch.no_grad():
+        judged = objective([row], torch.Generator().manual_seed(0))
+    assert float(judged.loss) < 1e-12
+    assert judged.score.accuracy == 1.0
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_trained_drafter_never_changes_the_output(
     name: str, verifier: LeanVerifier, rows: list[Row]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from breakeven.errors import RecipeError, nearest
 
@@ -23,6 +23,9 @@ class Section(BaseModel):
 
 
 R = TypeVar("R", bound=Section)
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+"""A seed that every random generator in use takes."""
 
 
 def load_recipe(kind: type[R], path: Path | str | None = None, overrides: Sequence[str] = ()) -> R:

@@ -67,3 +67,13 @@ class Card:
         if name not in self.settings:
             raise DrafterError(f"{folder / CARD_FILE}: setting '{name}' is missing; train it again")
         return self.settings[name]
+
+    def size(self, folder: Path, name: str) -> int:
+        """A setting that is a whole number of 1 or more; :class:`DrafterError` otherwise."""
+        value = self.setting(folder, name)
+        if not isinstance(value, int) or value < 1:
+            raise DrafterError(
+                f"{folder / CARD_FILE}: {name} = {value!r} is not a whole number of 1 or more; "
+                "train it again"
+            )
+        return value

@@ -12,7 +12,7 @@ Requests of a batch advance by different amounts; each has its own length in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -167,11 +167,11 @@ class FastMTP(Drafter):
         """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
-        size = card.setting(folder, "vocabulary")
+        pruned = card.setting(folder, "vocabulary") is not None
         tensors = _read(folder / WEIGHTS_FILE)
         vocabulary = None
-        if size is not None:
-            ids = _take(folder, tensors, VOCABULARY_KEY, (int(size),))
+        if pruned:
+            ids = _take(folder, tensors, VOCABULARY_KEY, (card.size(folder, "vocabulary"),))
             vocabulary = DraftVocabulary(ids.to(lean.device), lean.shape.vocab_size)
         layer = MTPLayer.of(lean)
         with torch.no_grad():
@@ -180,12 +180,15 @@ class FastMTP(Drafter):
         return cls(layer.freeze(), vocabulary, lean, card.verifier)
 
 
-def pruned_head(verifier: LeanVerifier, vocabulary: DraftVocabulary | None) -> FrozenLinear:
-    """The rows of the verifier's head that a draft vocabulary keeps, frozen."""
-    weight = verifier.head_weight
-    head = FrozenLinear(weight if vocabulary is None else weight[vocabulary.ids])
+def pruned_head(
+    verifier: LeanVerifier, vocabulary: DraftVocabulary | None
+) -> Callable[[Tensor], Tensor]:
+    """``[..., H]`` states to logits over a draft vocabulary, with the verifier's own weights."""
+    if vocabulary is None:
+        return verifier.head
+    head = FrozenLinear(verifier.head_weight[vocabulary.ids])
     head.pack()
-    return head
+    return head.forward
 
 
 def _read(path: Path) -> dict[str, Tensor]:

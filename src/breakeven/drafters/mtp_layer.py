@@ -12,6 +12,8 @@ in decoding, and nothing is zeroed at position 0.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +22,8 @@ from breakeven.verifier.cache import Past
 from breakeven.verifier.decoder import Block, BlockPass, LeanVerifier, rms_norm
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS
+from breakeven.verifier.native.body import NativeBody, group_shape, obstacle
+from breakeven.verifier.native.library import Projections
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import Rows
 
@@ -39,6 +43,7 @@ class MTPLayer(nn.Module):
         self.join = nn.Linear(2 * size, size, bias=False)
         self.block = Block(architecture, 0, _norms(architecture), _linears(architecture))
         self.norm = nn.Parameter(torch.ones(size))
+        self._native: NativeBody | None = None
 
     @classmethod
     def of(cls, verifier: LeanVerifier) -> MTPLayer:
@@ -57,17 +62,23 @@ class MTPLayer(nn.Module):
 
     def forward(self, hidden: Tensor, embedded: Tensor, rows: Rows, past: Past) -> Tensor:
         """``hidden`` and ``embedded`` ``[B, W, H]`` to ``h_next`` ``[B, W, H]``."""
+        x = self.join(self.joined(hidden, embedded))
+        if self._native is not None and self._native.takes(past, None):
+            return self._native.run(x, rows, past, self._rotary, None, ()).hidden
         cos, sin = self._rotary(rows.positions)
         shared = BlockPass(cos, sin, past, past.span(rows), adapter=None, gated=None)
-        x = self.block(self.join(self.joined(hidden, embedded)), shared)
-        return rms_norm(x, self.norm, self.architecture.norm_eps)
+        return rms_norm(self.block(x, shared), self.norm, self.architecture.norm_eps)
 
     def freeze(self) -> MTPLayer:
         """The same layer for decoding only: constant weights, laid out for narrow passes."""
         self.requires_grad_(False)
-        self.join = _frozen(self.join)  # type: ignore[assignment]
+        one = replace(self.architecture, layers=1)
+        native = obstacle(one, self.norm.dtype, self.norm.device) is None
+        self.join = _frozen(self.join, None, native)  # type: ignore[assignment]
         for group, linear in self.block.linears.items():
-            self.block.linears[group] = _frozen(linear)
+            self.block.linears[group] = _frozen(linear, group_shape(one, group), native)
+        if native:  # the body of a decoder of one layer
+            self._native = NativeBody(one, [self.block], self.norm)
         return self
 
 
@@ -87,11 +98,11 @@ def _linears(a: Architecture) -> dict[str, nn.Linear]:
     return linears
 
 
-def _frozen(linear: nn.Module) -> FrozenLinear:
+def _frozen(linear: nn.Module, shape: Projections | None, native: bool) -> FrozenLinear:
     if isinstance(linear, FrozenLinear):
         return linear
     assert isinstance(linear, nn.Linear)
     bias = None if linear.bias is None else linear.bias.detach()
     frozen = FrozenLinear(linear.weight.detach(), bias)
-    frozen.pack()
+    frozen.pack(shape, native=native)
     return frozen

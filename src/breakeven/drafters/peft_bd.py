@@ -62,10 +62,15 @@ class GatedBlockDrafter(Drafter):
             causal_block=self.block.causal,
         )
         out = context.verifier.run(
-            Phase.DRAFT, rows, context.cache, context.ledger, adapter=self.adapter
+            Phase.DRAFT,
+            rows,
+            context.cache,
+            context.ledger,
+            adapter=self.adapter,
+            logits="choices",
         )
-        assert out.logits is not None  # [B, K, V]
-        return [Draft(tuple(tokens), free=1) for tokens in out.logits.argmax(dim=-1).tolist()]
+        assert out.choices is not None  # [B, K]
+        return [Draft(tuple(tokens), free=1) for tokens in out.choices.tolist()]
 
     def save(self, folder: Path) -> None:
         """Write a PEFT adapter directory, the mask vector and the card."""
@@ -81,7 +86,7 @@ class GatedBlockDrafter(Drafter):
         """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
-        block = MaskBlock(int(card.setting(folder, "masks")), bool(card.setting(folder, "causal")))
+        block = MaskBlock(card.size(folder, "masks"), bool(card.setting(folder, "causal")))
         adapter = RowLoRA.load(folder, lean.architecture).to(lean.device, lean.dtype)
         return cls(adapter.requires_grad_(False), block, card.verifier)
 

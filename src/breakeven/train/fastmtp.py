@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from breakeven.data.artifact import Row
 from breakeven.drafters.fastmtp import FastMTP, pruned_head
@@ -22,6 +21,7 @@ from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.vocabulary import DraftVocabulary
 from breakeven.train.clean import CleanStream, padded
 from breakeven.train.cross_step import CrossSteps, SeparateSteps, recursed
+from breakeven.train.loss import token_losses, widened
 from breakeven.train.objective import Judged, Objective
 from breakeven.train.recipe import FastMtpSettings
 from breakeven.train.score import Score
@@ -32,7 +32,7 @@ from breakeven.verifier.rows import Rows, causal, chain
 
 
 class FastMtpObjective(Objective):
-    """Weighted cross-entropy of the K steps, optionally mixed with KL to the verifier."""
+    """The weighted losses of the K steps."""
 
     name = "fastmtp"
 
@@ -76,12 +76,15 @@ class FastMtpObjective(Objective):
         hidden = padded([s.hidden for s in streams], self._verifier.dtype)
         origins = self._origins(rows).to(texts.device)  # [B, O], -1 where there is none
         lengths = torch.tensor([len(s.token_ids) for s in streams], device=texts.device)
+        truth = self._truth(hidden) if self._settings.soft else None
         losses, rights, valids = [], [], []
         for step, state in enumerate(self.states(texts, hidden, origins.clamp(min=0)), start=1):
             index = origins + step + 1
             valid = (origins >= 0) & (index < lengths[:, None])
             index = index.clamp(0, texts.shape[1] - 1)
-            loss, right = self._judge(state, texts.gather(1, index), valid, _at(hidden, index - 1))
+            labels = torch.where(valid, texts.gather(1, index), -1)
+            taught = None if truth is None else _at(truth, index - 1)
+            loss, right = self._judge(state, self._known(labels), taught)
             losses.append(loss)
             rights.append(right.flatten())
             valids.append(valid.flatten())
@@ -135,29 +138,26 @@ class FastMtpObjective(Objective):
             state = self.layer(state[:, :width], self._verifier.embed(ids), rows, past)
             yield _at(state, origins.clamp(max=width - 1))
 
-    def _judge(
-        self, state: Tensor, labels: Tensor, valid: Tensor, truth: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Mean loss of one step over its trainable labels, and which predictions are right.
+    @torch.no_grad()
+    def _truth(self, hidden: Tensor) -> Tensor:
+        """The verifier's log-probabilities over the draft vocabulary, ``[B, L, V_draft]``."""
+        return widened(self._head(hidden)).log_softmax(dim=-1)
 
-        ``truth`` is the verifier's own state in front of each label, for the soft part.
-        """
-        if self._vocabulary is not None:
-            labels = self._vocabulary.to_draft(labels)
-        chosen = valid & (labels >= 0)
+    def _known(self, labels: Tensor) -> Tensor:
+        """Labels as draft ids; -1 stays, and stands for tokens outside the vocabulary too."""
+        if self._vocabulary is None:
+            return labels
+        return torch.where(labels < 0, -1, self._vocabulary.to_draft(labels.clamp(min=0)))
+
+    def _judge(self, state: Tensor, labels: Tensor, truth: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean loss of one step over its ``[B, O]`` labels, and which predictions are right."""
+        chosen = labels >= 0
         right = torch.zeros_like(chosen)
         if not bool(chosen.any()):
             return 0.0 * state.sum(), right
         logits = self._head(state[chosen])  # [N, V_draft]
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        loss = F.cross_entropy(wide, labels[chosen])
-        if self._settings.soft:
-            with torch.no_grad():
-                target = self._head(truth[chosen]).to(wide.dtype).log_softmax(-1)
-            divergence = F.kl_div(
-                wide.log_softmax(-1), target, reduction="batchmean", log_target=True
-            )
-            loss = (1.0 - self._settings.soft) * loss + self._settings.soft * divergence
+        taught = None if truth is None else truth[chosen]
+        loss = token_losses(logits, labels[chosen], taught, self._settings.soft).mean()
         right[chosen] = logits.detach().argmax(dim=-1) == labels[chosen]
         return loss, right
 

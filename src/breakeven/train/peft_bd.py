@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from breakeven.data.artifact import Row
 from breakeven.drafters.peft_bd import GatedBlockDrafter, MaskBlock
 from breakeven.train.clean import Clean, CleanStream, padded, stacked
+from breakeven.train.loss import token_losses, widened
 from breakeven.train.objective import Judged, Objective
 from breakeven.train.recipe import PeftBdSettings
 from breakeven.train.score import Score
@@ -30,7 +30,7 @@ from breakeven.verifier.rows import noised_blocks
 
 
 class PeftBdObjective(Objective):
-    """Cross-entropy to the verifier's greedy tokens, weighted ``gamma^(k-1)`` by mask position."""
+    """Loss against the verifier's choices, weighted ``gamma^(k-1)`` by mask position k."""
 
     name = "peft-bd-gated"
 
@@ -59,7 +59,9 @@ class PeftBdObjective(Objective):
         streams = [self._clean.of(row) for row in rows]
         anchors = self._anchors(rows, generator)
         labels = self._labels(streams, anchors)  # [B, A, M], -1 where there is none
-        return self._judge(self.states(streams, anchors.clamp(min=0)), labels)
+        hidden = self.states(streams, anchors.clamp(min=0))
+        truth = self._truth(streams, anchors)[labels >= 0] if self._settings.soft else None
+        return self._judge(hidden, labels.to(hidden.device), truth)
 
     def states(self, streams: Sequence[Clean], anchors: Tensor) -> Tensor:
         """``[B, A, M, H]`` states of the mask rows behind ``[B, A]`` anchors."""
@@ -94,13 +96,23 @@ class PeftBdObjective(Objective):
         found = texts.gather(1, index.clamp(0, texts.shape[1] - 1).flatten(1)).view_as(index)
         return torch.where(valid, found, -1)
 
-    def _judge(self, hidden: Tensor, labels: Tensor) -> Judged:
-        """The head runs on rows with a label only."""
-        labels = labels.to(hidden.device)
+    @torch.no_grad()
+    def _truth(self, streams: Sequence[Clean], anchors: Tensor) -> Tensor:
+        """``[B, A, M, H]`` states from which the verifier chose the labels."""
+        states = padded([stream.hidden for stream in streams], self._verifier.dtype)
+        index = (anchors[:, :, None] + 1 + torch.arange(self._settings.masks)).flatten(1)
+        index = index.clamp(0, states.shape[1] - 1)[:, :, None].expand(-1, -1, states.shape[2])
+        return states.gather(1, index).view(*anchors.shape, self._settings.masks, -1)
+
+    def _judge(self, hidden: Tensor, labels: Tensor, truth: Tensor | None) -> Judged:
+        """The head runs on rows with a label only; ``truth`` ``[N, H]`` are the verifier's."""
         valid = labels >= 0
         logits = self._verifier.head(hidden[valid])  # [N, V]
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        losses = F.cross_entropy(wide, labels[valid], reduction="none")
+        taught = None
+        if truth is not None:
+            with torch.no_grad():
+                taught = widened(self._verifier.head(truth)).log_softmax(dim=-1)
+        losses = token_losses(logits, labels[valid], taught, self._settings.soft)
         offsets = torch.arange(self._settings.masks, device=hidden.device).expand_as(labels)
         weights = self._settings.gamma ** offsets[valid].to(losses.dtype)
         loss = (losses * weights).sum() / weights.sum()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from breakeven.config import Section
+from breakeven.config import Section, Seed
 
 
 class PeftBdSettings(Section):
@@ -23,6 +23,7 @@ class PeftBdSettings(Section):
     alpha: PositiveFloat = 32.0
     layers: PositiveInt | None = None  # LoRA in the last so many layers; null: in all
     gamma: float = Field(0.9, gt=0.0, le=1.0)  # loss weight of mask k: gamma^(k-1)
+    soft: float = Field(1.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
 
 
 class FastMtpSettings(Section):
@@ -34,7 +35,7 @@ class FastMtpSettings(Section):
     attention: Literal["cross_step", "plain"] = "cross_step"  # as in decoding, or as published
     start: Literal["regression", "copy", "random"] = "regression"  # what the layer starts from
     start_rows: PositiveInt = 64  # texts the regression looks at
-    soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
+    soft: float = Field(1.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
 
     @model_validator(mode="after")
     def _a_weight_for_every_step(self) -> FastMtpSettings:
@@ -64,7 +65,7 @@ class LoopSettings(Section):
     weight_decay: float = Field(0.0, ge=0.0)
     betas: tuple[float, float] = (0.9, 0.95)
     clip: PositiveFloat = 1.0  # largest gradient norm
-    seed: int = 0
+    seed: Seed = 0
     checkpoint_every: PositiveInt = 20  # steps
     log_every: PositiveInt = 5  # steps
 
