@@ -47,7 +47,7 @@ def train(
     """
     from breakeven.data.artifact import load_artifact
     from breakeven.train.methods import load_train_recipe
-    from breakeven.train.run import make_room, train_drafter
+    from breakeven.train.run import check_room, make_room, train_drafter
     from breakeven.verifier.load import load_verifier
 
     settings = load_train_recipe(recipe, overrides or ())
@@ -55,9 +55,10 @@ def train(
     if dry_run:
         _show_plan(_plan(settings, data, out), as_json)
         return
-    make_room(out, force=force)
+    check_room(out, force=force)
     loaded = load_verifier(settings.verifier, threads=threads, device=device)
     data = load_artifact(artifact, loaded.identity)
+    make_room(out, force=force)
     report = train_drafter(settings, loaded, data, out)
     if as_json:
         print(json.dumps(report.provenance, indent=2))

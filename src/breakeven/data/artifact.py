@@ -92,9 +92,9 @@ def load_artifact(path: Path | str, identity: Identity | None = None) -> Artifac
 def write_artifact(folder: Path, splits: Mapping[str, Sequence[Row]], contract: Contract) -> None:
     """Write shards (zstd), then the contract; older shards of the folder are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.parquet"):
-        stale.unlink()
     for split, rows in splits.items():
+        for stale in folder.glob(f"{split}-[0-9]*.parquet"):
+            stale.unlink()
         for number, start in enumerate(range(0, max(1, len(rows)), SHARD_ROWS)):
             target = folder / f"{split}-{number:05d}.parquet"
             fresh = target.with_suffix(".new")

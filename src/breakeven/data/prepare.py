@@ -18,8 +18,8 @@ from breakeven.data.prompt import Prompt, Tally, deduplicated
 from breakeven.data.recipe import PrepareRecipe
 from breakeven.data.regenerate import Continuation, regenerate
 from breakeven.data.render import Rendered, Renderer
-from breakeven.data.sources.registry import Surroundings, build
-from breakeven.data.split import split
+from breakeven.data.sources.registry import MAGPIE_PART, Surroundings, build
+from breakeven.data.split import SPLITS, split
 from breakeven.errors import DataError, OutputExistsError
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "breakeven")
 PART = "continuations.jsonl.part"
-OURS = ("recipe.yaml", "*_error.jsonl", "*.part", "*.new")  # besides shards and the contract
+JOURNALS = (PART, MAGPIE_PART)
+SHARDS = tuple(f"{name}-[0-9]*.parquet" for name in SPLITS)
+OURS = ("recipe.yaml", "*_error.jsonl", *JOURNALS, *SHARDS, "*.new")  # besides the contract
 
 
 @dataclass(slots=True)
@@ -101,30 +103,33 @@ def prepare(recipe: PrepareRecipe, loaded: Loaded, folder: Path, made: Plan) -> 
     contract = _contract(recipe, loaded, made, parts)
     write_recipe(recipe, folder / "recipe.yaml")
     write_artifact(folder, parts, contract)
-    for journal_file in folder.glob("*.part"):
-        journal_file.unlink()
+    for name in JOURNALS:
+        (folder / name).unlink(missing_ok=True)
     return contract
 
 
 def make_room(folder: Path, *, force: bool, resume: bool) -> None:
     """Refuse a folder that holds something else than an unfinished run of ours.
 
-    ``force`` removes a finished artifact first; without ``resume`` journals go, too.
+    ``force`` removes a finished artifact first, and nothing else that is there; without
+    ``resume`` journals go, too.
     """
     if not folder.exists():
         return
     if not folder.is_dir():
         raise OutputExistsError(f"{folder}: is a file; give a folder to --out")
     finished = (folder / FILE).exists()
-    journals = list(folder.glob("*.part"))
+    journals = [folder / name for name in JOURNALS if (folder / name).exists()]
     foreign = not all(any(map(path.match, OURS)) for path in folder.iterdir())
-    foreign &= not finished and not journals
-    if (finished or foreign) and not force:
-        what = "holds an artifact" if finished else "holds other files"
-        raise OutputExistsError(f"{folder}: {what}; give another --out, or --force to overwrite it")
+    if foreign and not finished and not journals:
+        raise OutputExistsError(f"{folder}: holds other files; give another --out")
+    if finished and not force:
+        raise OutputExistsError(
+            f"{folder}: holds an artifact; give another --out, or --force to overwrite it"
+        )
     if finished:
         (folder / FILE).unlink()
-        for shard in folder.glob("*.parquet"):
+        for shard in (path for pattern in SHARDS for path in folder.glob(pattern)):
             shard.unlink()
     if finished or not resume:
         for journal in journals:

@@ -21,6 +21,10 @@ from breakeven.verifier.load import Loaded
 
 FILE = "configuration.json"
 RECORDS = "requests.jsonl"
+TABLES = (RECORDS, "acceptance.csv", "performance.csv", "cost_curve.csv", "verdict.json")
+"""What a run that is started over removes first."""
+BESIDE = ("audit.json", "audit.yaml", "report.html", ".*.partial")
+"""What other verbs, or a run that was killed, may leave where a run is to begin."""
 
 PINNED = (
     "verifier.weights_sha256", "split", "prompts", "prompts_sha256", "repeats", "max_new_tokens",
@@ -106,12 +110,16 @@ def open_folder(
     Raises :class:`OutputExistsError` where something stands in the way and
     :class:`RecipeError` where the run to be continued was another one.
     """
+    begun = (out / RECORDS).exists() or (out / FILE).exists()
+    if not begun and out.is_dir() and not all(any(map(p.match, BESIDE)) for p in out.iterdir()):
+        raise OutputExistsError(f"{out} holds other files: give another --out")
     if (out / RECORDS).exists() and not (force or resume):
         raise OutputExistsError(
             f"{out} holds a benchmark run: --resume continues it, --force starts over"
         )
-    if force:
-        (out / RECORDS).unlink(missing_ok=True)
+    if force and begun:
+        for name in TABLES:
+            (out / name).unlink(missing_ok=True)
     if (out / RECORDS).exists():
         found = read_description(out)
         compare(found, description, out)

@@ -17,11 +17,13 @@ from typing import Any
 from breakeven.config import write_recipe
 from breakeven.data.artifact import Artifact
 from breakeven.data.contract import FILE as CONTRACT_FILE
+from breakeven.drafters.card import CARD_FILE
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.errors import OutputExistsError
 from breakeven.train.acceptance import Acceptance, real_acceptance
 from breakeven.train.feed import Feed, usable
-from breakeven.train.loop import Outcome, Trainer
+from breakeven.train.journal import METRICS_FILE
+from breakeven.train.loop import BEST, LATEST, Outcome, Trainer
 from breakeven.train.methods import build
 from breakeven.train.objective import Objective
 from breakeven.train.provenance import (
@@ -35,9 +37,15 @@ from breakeven.train.sizes import Sizes, sizes
 from breakeven.train.validation import Validation
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.load import Loaded
+from breakeven.verifier.lora import CONFIG_FILE as ADAPTER_CONFIG
 
 TRAINING_FOLDER = "training"
 RECIPE_FILE = "recipe.yaml"
+DRAFTER_FILES = ("*.safetensors", CARD_FILE, ADAPTER_CONFIG, f"{PROVENANCE_FILE}*", RECIPE_FILE)
+"""What a run leaves beside the training folder; ``--force`` removes these and nothing else."""
+
+STATE_FILES = (METRICS_FILE, f"{LATEST}*", f"{BEST}*", "tensorboard")
+"""What stands in the training folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +58,29 @@ class Report:
     provenance: dict[str, Any]
 
 
-def make_room(out: Path, *, force: bool) -> None:
-    """Check that ``out`` may be written: new, empty, or an unfinished run of ours.
+def check_room(out: Path, *, force: bool) -> None:
+    """Raise :class:`OutputExistsError` unless ``out`` is new, empty, or an unfinished run of ours.
 
-    ``force`` removes what is there. Raises :class:`OutputExistsError`.
+    With ``force`` it may be a finished run, too, but never anything else. Changes nothing.
     """
-    if force and out.is_dir():
-        shutil.rmtree(out)
-    if (out / PROVENANCE_FILE).is_file():
+    finished = (out / PROVENANCE_FILE).is_file()
+    if finished and not force:
         raise OutputExistsError(
             f"{out}: holds a finished drafter; give another --out, or --force to replace it"
         )
-    if out.exists() and not (out / TRAINING_FOLDER).is_dir() and _occupied(out):
-        raise OutputExistsError(
-            f"{out}: exists and is not a training run; give another --out, or --force to replace it"
-        )
-    out.mkdir(parents=True, exist_ok=True)
+    begun = finished or _is_training(out / TRAINING_FOLDER)
+    if out.exists() and not begun and _occupied(out):
+        raise OutputExistsError(f"{out}: exists and is not a training run; give another --out")
+
+
+def make_room(out: Path, *, force: bool) -> None:
+    """Make ``out`` ready to be trained into, after :func:`check_room`; ``force`` starts over."""
+    check_room(out, force=force)
+    if force:
+        for path in (path for pattern in DRAFTER_FILES for path in out.glob(pattern)):
+            path.unlink()
+        shutil.rmtree(out / TRAINING_FOLDER, ignore_errors=True)
+    (out / TRAINING_FOLDER).mkdir(parents=True, exist_ok=True)  # marks the folder as ours
 
 
 def train_drafter(
@@ -136,6 +151,11 @@ def fingerprint(recipe: TrainRecipe, artifact: Artifact, identity: Identity) -> 
         identity.weights_sha256,
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _is_training(folder: Path) -> bool:
+    """Whether a folder is one where training keeps its state, and nothing else is in it."""
+    return folder.is_dir() and all(any(map(p.match, STATE_FILES)) for p in folder.iterdir())
 
 
 def _occupied(folder: Path) -> bool:

@@ -16,6 +16,8 @@ from breakeven.data.sources.sharegpt import Sharegpt, SharegptSettings
 from breakeven.data.sources.templates import Templates, TemplateSettings
 from breakeven.data.sources.tulu import Tulu, TuluSettings
 
+MAGPIE_PART = "magpie.jsonl.part"
+
 if TYPE_CHECKING:
     from breakeven.verifier.load import Loaded
 
@@ -46,7 +48,7 @@ def _magpie(settings: MagpieSettings, around: Surroundings) -> Source:
         "chat_template_sha256": identity.chat_template_sha256,
         **settings.model_dump(exclude={"count"}),
     }
-    journal = Journal(around.folder / "magpie.jsonl.part", header)
+    journal = Journal(around.folder / MAGPIE_PART, header)
     loaded = around.loaded
     return Magpie(settings, loaded.verifier, loaded.tokenizer, loaded.eos, journal)
 
