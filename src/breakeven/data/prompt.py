@@ -68,6 +68,19 @@ class Source(Protocol):
         ...
 
 
+def is_text(text: str) -> bool:
+    """Whether ``text`` can be written as UTF-8: it holds no half of a surrogate pair.
+
+    >>> is_text("naïve"), is_text("half \\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def fingerprint(prompt: Prompt) -> str:
     """Hash of the normalised turns; equal for prompts that differ in case, space or form only.
 

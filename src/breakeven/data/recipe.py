@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
-from breakeven.config import Section
+from breakeven.config import Section, Seed
 from breakeven.data.sources.registry import Sources
 
 
@@ -24,9 +24,9 @@ class RenderSection(Section):
 class SplitSection(Section):
     """Rows kept out of training, and the seed that chooses them."""
 
-    validation: int = 200
-    test: int = 200
-    seed: int = 0
+    validation: NonNegativeInt = 200
+    test: NonNegativeInt = 200
+    seed: Seed = 0
 
 
 class GenerateSection(Section):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from breakeven.data.prompt import Message, Pool, Prompt, Tally
+from breakeven.data.prompt import Message, Pool, Prompt, Tally, is_text
 from breakeven.errors import DataError
 
 THINKING = "enable_thinking"  # the switch of templates that have one
@@ -42,6 +42,8 @@ class Renderer:
         """
         if not any(m.role == "user" and m.content.strip() for m in messages):
             raise DataError("the prompt is empty; give at least one word")
+        if not all(is_text(m.content) for m in messages):
+            raise DataError("the prompt is not Unicode text; give it as UTF-8")
         template = self.tokenizer.chat_template
         if not template:
             raise DataError(

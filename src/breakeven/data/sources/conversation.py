@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from breakeven.data.prompt import Message
+from breakeven.data.prompt import Message, is_text
 
 _ROLES = {
     "user": "user",
@@ -87,4 +87,6 @@ def _user(content: Any) -> Message:
         raise BadRecord("a turn has no text")
     if not content.strip():
         raise BadRecord("empty prompt")
+    if not is_text(content):
+        raise BadRecord("not Unicode text (half a surrogate pair)")
     return Message("user", content)

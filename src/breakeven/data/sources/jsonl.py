@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import NonNegativeInt
+
 from breakeven.config import Section
 from breakeven.data.categories import categorise
-from breakeven.data.prompt import Prompt, Tally
+from breakeven.data.prompt import Prompt, Tally, is_text
 from breakeven.data.sources.conversation import BadRecord, opening
 from breakeven.errors import DataError
 
@@ -18,7 +20,7 @@ class JsonlSettings(Section):
     """``paths``: files to read; ``limit``: at most so many prompts of each file, 0 for all."""
 
     paths: tuple[str, ...] = ()
-    limit: int = 0
+    limit: NonNegativeInt = 0
 
     @property
     def wanted(self) -> bool:
@@ -90,9 +92,11 @@ def _prompt(line: bytes, name: str) -> Prompt:
         raise BadRecord("not UTF-8") from None
     except ValueError:
         raise BadRecord("not JSON") from None
+    except RecursionError:
+        raise BadRecord("nested too deeply") from None
     messages = opening(record)
     category = record.get("category")
-    if not isinstance(category, str) or not category.strip():
+    if not isinstance(category, str) or not category.strip() or not is_text(category):
         category = categorise(messages[-1].content)
     return Prompt(name, category, messages)
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from breakeven.config import Section
+from pydantic import NonNegativeInt, PositiveInt
+
+from breakeven.config import Section, Seed
 from breakeven.data.categories import categorise
 from breakeven.data.journal import Journal
 from breakeven.data.prompt import Message, Prompt, Tally, fingerprint
@@ -42,12 +44,12 @@ _UNWANTED = re.compile(
 class MagpieSettings(Section):
     """``count`` prompts wanted; the rest says how they are sampled."""
 
-    count: int = 0
+    count: NonNegativeInt = 0
     temperature: float = 1.0
     top_p: float = 0.9
-    max_new_tokens: int = 64
-    batch: int = 32
-    seed: int = 0
+    max_new_tokens: PositiveInt = 64
+    batch: PositiveInt = 32
+    seed: Seed = 0
 
     @property
     def wanted(self) -> bool:

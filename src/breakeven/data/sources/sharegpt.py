@@ -8,6 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pydantic import NonNegativeInt
+
 from breakeven.config import Section
 from breakeven.data.categories import categorise
 from breakeven.data.prompt import Prompt, Tally
@@ -20,7 +22,7 @@ FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"
 class SharegptSettings(Section):
     """``count`` prompts (0: none) of the package's file, or of ``path``, a file of its form."""
 
-    count: int = 0
+    count: NonNegativeInt = 0
     path: str | None = None
 
     @property

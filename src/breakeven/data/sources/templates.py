@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from breakeven.config import Section
+from breakeven.config import Section, Seed
 from breakeven.data.prompt import Message, Pool, Prompt, Tally, fingerprint
 from breakeven.errors import RecipeError, nearest
 
@@ -33,7 +33,7 @@ class TemplateSettings(Section):
 
     counts: dict[str, int] = Field(default_factory=dict)
     held: float = 0.1
-    seed: int = 0
+    seed: Seed = 0
 
     @property
     def wanted(self) -> bool:

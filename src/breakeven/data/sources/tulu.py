@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from breakeven.config import Section
+from pydantic import NonNegativeInt
+
+from breakeven.config import Section, Seed
 from breakeven.data.categories import categorise
 from breakeven.data.prompt import Prompt, Tally
 from breakeven.data.sources.conversation import BadRecord, opening
@@ -24,10 +26,10 @@ class TuluSettings(Section):
     Rows are taken after a seeded shuffle of a buffer of ``shuffle`` rows (0: in order).
     """
 
-    count: int = 0
+    count: NonNegativeInt = 0
     path: str = HUB
-    shuffle: int = 10_000
-    seed: int = 0
+    shuffle: NonNegativeInt = 10_000
+    seed: Seed = 0
 
     @property
     def wanted(self) -> bool:
@@ -81,7 +83,7 @@ class Tulu:
         except DataError:
             raise
         except Exception as error:  # the hub, the network and the readers raise many kinds
-            reason = " ".join(str(error).split())[:160]
+            reason = " ".join(str(error).split())[:160] or type(error).__name__
             raise DataError(
                 f"sources.tulu.path: '{s.path}' cannot be read ({reason}); check the network, or "
                 "give a local Parquet file with columns id, messages, source"
