@@ -165,7 +165,8 @@ def test_losing_categories_of_a_winner_and_winning_ones_of_a_loser_are_named() -
     losing = row("gated-k2", 0.91, 0.85, 0.97, category="code")
     winning = row("ngram-k4", 1.4, 1.2, 1.6, category="extraction")
     dull = row("ngram-k4", 0.95, 0.8, 1.1, category="chat")
-    found = verdict(GOOD, losing, BAD, winning, dull)
+    usual = row("gated-k2", 1.3, 1.2, 1.4, category="chat")
+    found = verdict(GOOD, losing, usual, BAD, winning, dull)
     assert "gated-k2 does not pay on code (ratio 0.91, 95 % 0.85–0.97)" in found.reasons
     assert "ngram-k4 pays on extraction (ratio 1.40, 95 % 1.20–1.60)" in found.reasons
     assert not any("chat" in reason for reason in found.reasons)
@@ -209,3 +210,9 @@ def test_the_machine_is_named_by_its_gpu_or_its_threads() -> None:
     assert Scene.of(described).machine == "AMD EPYC, 1 thread"
     machine["gpu"] = "NVIDIA H200"
     assert Scene.of(described).machine == "NVIDIA H200"
+
+
+def test_the_only_category_is_no_exception_to_all() -> None:
+    """Its own interval is narrower than the joint one, by which the run is judged."""
+    alone = row("gated-k2", 0.91, 0.85, 0.97, category="chat")
+    assert not any("on chat" in reason for reason in verdict(GOOD, alone).reasons)

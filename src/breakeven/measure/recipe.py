@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, PositiveInt
 
-from breakeven.config import Section
+from breakeven.config import Section, Seed
 from breakeven.measure.configuration import (
     Configuration,
     check,
@@ -69,7 +69,7 @@ class TrialRecipe(Section):
     drafters: tuple[Drafter, ...] = (DrafterSection(name="ngram"),)
     k: Lengths = (2, 4)  # draft tokens per round, of every drafter that has none of its own
     max_new_tokens: PositiveInt = 128
-    seed: int = 0  # of the choice of prompts, their order and the resampling
+    seed: Seed = 0  # of the choice of prompts, their order and the resampling
 
     @property
     def configurations(self) -> list[Configuration]:

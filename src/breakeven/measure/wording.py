@@ -165,7 +165,8 @@ def reasons(
         if found is not Answer.PAYS:
             yield outlook(row)
         groups = [p for p in performance if p.config == row.config and p.category != ALL]
-        yield from exceptions(row.config, groups, found)
+        if len(groups) > 1:  # one category is all there is: it has no exceptions
+            yield from exceptions(row.config, groups, found)
         if audit is not None and audit.verdict is not Finding.EQUAL:
             yield summary_line(audit)
 
