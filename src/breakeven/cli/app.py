@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import importlib
 import inspect
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -121,6 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.environ.setdefault(name, value)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of ASCII shows ? for the rest
+            stream.reconfigure(errors="replace")
     sys.exit(run(words, debug=debug))
 
 
@@ -165,6 +169,8 @@ def explain(error: Exception, verb: str = "") -> str | None:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f" ({error.filename})" if error.filename else ""
             return f"error: the disk is full{where}; free some space and run the same command again"
+        case Exception() if f"(os error {errno.ENOSPC})" in str(error):  # safetensors
+            return "error: the disk is full; free some space and run the same command again"
         case OSError(errno=int(), strerror=str(reason), filename=str(path)):
             return f"error: {path}: {reason.lower()}"
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,19 @@ def _find(name: str) -> tuple[Any, bool]:
         return getattr(importlib.import_module(module), attribute), METHODS[name].trained
     for point in entry_points(group=GROUP):
         if point.name == name:
-            kind = point.load()
+            kind = _plugged(point)
             return kind, hasattr(kind, "load")
     raise DrafterError(f"no drafter is called '{name}'; {nearest(name, names())}")
+
+
+def _plugged(point: EntryPoint) -> Any:
+    """What an entry point names; whatever its import raises becomes one line."""
+    try:
+        return point.load()
+    except Exception as error:  # a plug-in may raise anything
+        package = point.dist.name if point.dist else point.value
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DrafterError(
+            f"drafter '{point.name}' of {package} cannot be imported from '{point.value}' "
+            f"({reason}); repair or uninstall {package}"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,9 @@ def load_verifier(
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend '{backend}': {nearest(backend, BACKENDS)}")
+    _check_device(device)
     if threads:
-        torch.set_num_threads(threads)
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ModelError(f"device '{device}': this PyTorch sees no CUDA device; use device cpu")
+        torch.set_num_threads(_allowed(threads))
     folder = model_folder(name)
     config = _config(folder, trust_remote_code)
     tokenizer = _tokenizer(folder, trust_remote_code)
@@ -73,6 +73,28 @@ def load_verifier(
         verifier = TransformersVerifier.load(name, folder, config, dtype, device, trust_remote_code)
     eos = _eos(folder, config, tokenizer)
     return Loaded(verifier, tokenizer, identify(name, folder, tokenizer), eos, folder)
+
+
+def _check_device(device: str) -> None:
+    """Raise :class:`ModelError` for a device that is unknown or not there."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise ModelError(f"device '{device}': give cpu, cuda or cuda:1")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device '{device}': this PyTorch sees no CUDA device; use device cpu")
+    if kind == "cuda" and (torch.device(device).index or 0) >= torch.cuda.device_count():
+        raise ModelError(f"device '{device}': there are {torch.cuda.device_count()} CUDA devices")
+
+
+def _allowed(threads: int) -> int:
+    """The number of threads, unless so many that OpenMP would end the process."""
+    most = 4 * max(16, os.cpu_count() or 1)
+    if threads > most:
+        raise ModelError(f"{threads} threads: give {os.cpu_count()} or fewer, one per core")
+    return threads
 
 
 def _config(folder: Path, trust_remote_code: bool) -> Any:

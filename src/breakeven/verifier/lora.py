@@ -172,9 +172,12 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Te
     if missing:
         raise DrafterError(f"{folder}: no {missing[0]}; give a directory written by 'train'")
     try:
-        config = json.loads((folder / CONFIG_FILE).read_text())
+        config = dict(json.loads((folder / CONFIG_FILE).read_text()))
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+        if rank < 1 or not alpha > 0:
+            raise ValueError(f"r = {rank}, lora_alpha = {alpha:g}")
         return config, load_file(folder / ADAPTER_FILE), load_file(folder / MASK_FILE)
-    except (ValueError, OSError, SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
         raise DrafterError(f"{folder}: cannot be read ({error}); train or copy it again") from None
 
 
