@@ -83,6 +83,7 @@ def audit(
         raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
     configurations = recipe.configurations
     loaded, chosen = prepared(recipe)
+    out.mkdir(parents=True, exist_ok=True)  # before the work: it may not be allowed
     audits = inspect(
         Decoding(loaded.verifier, loaded.eos, recipe.max_new_tokens),
         chosen,

@@ -93,7 +93,8 @@ def generate(
     for group in [asked] if batch > 1 else [[request] for request in asked]:
         expected: dict[str, list[int]] = {}
         if compare:
-            expected = {c.id: c.tokens for c in decode(loaded.verifier, group, batch=batch)}
+            plain = decode(loaded.verifier, group, batch=batch, tokenizer=loaded.tokenizer)
+            expected = {c.id: c.tokens for c in plain}
         for answer in decode(
             loaded.verifier,
             group,
@@ -126,6 +127,8 @@ def requests(
         for reason, count in tally.dropped.items():
             lines = "1 line" if count == 1 else f"{count} lines"
             print(f"note: {lines} of {file} skipped: {reason}", file=sys.stderr)
+    if "" in stop:
+        raise DataError("--stop is empty; give the text before which an answer ends")
     renderer = Renderer(loaded.tokenizer)
     for prompt in prompts:
         if raw:
@@ -137,12 +140,14 @@ def requests(
 
 def typed(texts: list[str]) -> Iterator[Prompt]:
     """The prompts of the command line; ``-`` is what comes on standard input."""
-    from breakeven.data.prompt import Message, Prompt
+    from breakeven.data.prompt import Message, Prompt, is_text
 
     for number, text in enumerate(texts, start=1):
         content = sys.stdin.read() if text == "-" else text
         if not content.strip():
             raise DataError(f"prompt {number} is empty; give some text")
+        if not is_text(content):
+            raise DataError(f"prompt {number} is not Unicode text; give it as UTF-8")
         yield Prompt(str(number), "typed", (Message("user", content),))
 
 
