@@ -217,3 +217,11 @@ def test_audit_says_that_it_may_not_write_before_it_works(
     monkeypatch.setattr("breakeven.measure.inspection.inspect", never)
     with pytest.raises(FileExistsError):
         run(["audit", "--out", str(tmp_path / "file")], debug=True)
+
+
+def test_a_demo_that_could_not_train_is_refused_before_it_begins(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    assert run(["demo", "train.fastmtp.minutes=0", "--out", str(tmp_path / "o")]) == 2
+    assert "'train.fastmtp.minutes' = 0" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()

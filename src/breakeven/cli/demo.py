@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import PositiveFloat
+
 from breakeven.cli.options import DryRun, Force, Json, OutPath, Overrides, RecipePath, Threads
 from breakeven.cli.shipped import shipped
 from breakeven.config import Section, load_recipe, write_recipe
@@ -28,7 +30,7 @@ class Training(Section):
     """One drafter to train: its recipe, the minutes it may take, other settings of the recipe."""
 
     recipe: Path
-    minutes: float
+    minutes: PositiveFloat
     settings: tuple[str, ...] = ()
 
 
