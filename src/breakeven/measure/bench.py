@@ -22,7 +22,7 @@ from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import FILE, RECORDS, Plan, open_folder
 from breakeven.measure.doubts import few_prompts, slow_plain_step, warn
 from breakeven.measure.machine import load_1m
-from breakeven.measure.neighbours import Neighbours, load_warning
+from breakeven.measure.neighbours import Neighbours, busy_now
 from breakeven.measure.prompts import Prompt
 from breakeven.measure.records import Record, RecordFile
 from breakeven.measure.results import write_json
@@ -77,7 +77,7 @@ def run_bench(
     if recipe is not None:
         write_recipe(recipe, out / RECIPE)
     decoding = Decoding(loaded.verifier, loaded.eos, max_new_tokens)
-    doubts = warn(few_prompts(len(plan.prompts)), load_warning())
+    doubts = warn(few_prompts(len(plan.prompts)), busy_now())
     neighbours = Neighbours()
     records, fresh = _measure(plan, decoding, methods, out)
     curve = _curve(loaded, out, seed, fresh)

@@ -12,14 +12,10 @@ import time
 import psutil
 import torch
 
-from breakeven.measure.machine import load_1m
-
 BUSY_SHARE = 0.15
 """Of the cores; less than that never matters."""
 FULL = 0.9
 """Of the cores; others and our own threads together may use that much."""
-BUSY_LOAD = 0.75
-"""Load per core above which a run is called badly timed before it starts."""
 
 
 class Neighbours:
@@ -55,12 +51,20 @@ def disturbance(others: float, threads: int, cores: float) -> str | None:
     )
 
 
-def load_warning() -> str | None:
-    """A sentence if the machine is already loaded."""
-    load, cores = load_1m(), _physical(os.cpu_count() or 1)
-    if load <= BUSY_LOAD * cores:
+def busy_now(seconds: float = 0.5) -> str | None:
+    """A sentence if other processes are busy at this moment, watched for ``seconds``.
+
+    Not the load average: that would count what this process itself did just before.
+    """
+    neighbours = Neighbours()
+    time.sleep(seconds)
+    others, cores = neighbours.cores, _physical(len(_ours()))
+    if disturbance(others, torch.get_num_threads(), cores) is None:
         return None
-    return f"load is {load} on {cores:.0f} cores before the run: times may not be reliable"
+    return (
+        f"other processes keep {others:.1f} of {cores:.0f} cores busy as the run starts: "
+        "times may not be reliable"
+    )
 
 
 def _ours() -> list[int]:
