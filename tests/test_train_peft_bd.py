@@ -112,10 +112,11 @@ def test_blocks_do_not_see_each_other() -> None:
     assert (together[1] - alone[0]).abs().max() < 1e-12
 
 
-def test_a_causal_block_drafts_the_same_tokens_for_any_k() -> None:
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_block_drafts_the_same_tokens_for_any_k(causal: bool) -> None:
     verifier = tiny_verifier()
     row = own_rows(verifier, 1)[0]
-    drafter = trained(verifier, [row], masks=4).drafter()
+    drafter = trained(verifier, [row], masks=4, causal=causal).drafter()
     text = [*row.prompt_ids, *row.continuation_ids][:12]
     cache = verifier.new_cache(1, 24)
     verifier.run(Phase.PREFILL, chain(torch.tensor([text[:-1]]), cache.lengths), cache, Ledger())
@@ -124,6 +125,8 @@ def test_a_causal_block_drafts_the_same_tokens_for_any_k() -> None:
     drafts = [drafter.propose(context, k)[0] for k in range(1, 8)]
     assert [len(d.tokens) for d in drafts] == [1, 2, 3, 4, 5, 5, 5]  # masks + 1 at most
     assert all(d.tokens == drafts[-1].tokens[: len(d.tokens)] and d.free == 1 for d in drafts)
+    rows = [p.rows for p in context.ledger.passes]
+    assert rows == ([1, 2, 3, 4, 5, 5, 5] if causal else [5] * 7)
 
 
 def test_the_mask_is_no_token() -> None:

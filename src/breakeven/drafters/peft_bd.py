@@ -7,7 +7,8 @@ One draft pass over ``[root, mask, mask, …]`` (ALGORITHMS 1.8 V2, 1.9 "free fi
 - mask row j, at position ``root + j``, runs with the adapter on, reads the verifier's own cache
   and predicts the token after its position (shifted labels), the draft after ``y0`` by j - 1.
 
-K drafts therefore take a pass of K rows. The mask is an input vector of the adapter, not a
+K drafts therefore take a pass of K rows, or of all the rows it was trained with where masks see
+each other (see :class:`MaskBlock`). The mask is an input vector of the adapter, not a
 token: the head keeps the verifier's V rows and can never emit it.
 """
 
@@ -31,10 +32,14 @@ from breakeven.verifier.rows import draft_block
 
 @dataclass(frozen=True, slots=True)
 class MaskBlock:
-    """The trained block: how many masks, and whether a mask sees only earlier masks."""
+    """The trained block: how many masks, and whether a mask sees only earlier masks.
+
+    Masks that see each other draft better, the later ones serving the earlier as room to compute
+    in, but then the whole block must run, whatever K is.
+    """
 
     masks: int = 3
-    causal: bool = True
+    causal: bool = False
 
 
 class GatedBlockDrafter(Drafter):
@@ -47,6 +52,7 @@ class GatedBlockDrafter(Drafter):
         self, adapter: RowLoRA, block: MaskBlock, verifier: Identity | None = None
     ) -> None:
         self.adapter, self.block, self.verifier = adapter, block, verifier
+        self.scratch_rows = block.masks
 
     @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
@@ -55,11 +61,9 @@ class GatedBlockDrafter(Drafter):
         No more than the masks it was trained with: ``K <= masks + 1``.
         """
         roots = torch.tensor([tokens[-1] for tokens in context.tokens])
+        masks = min(k - 1, self.block.masks) if self.block.causal else self.block.masks
         rows = draft_block(
-            roots,
-            context.cache.lengths,
-            masks=min(k - 1, self.block.masks),
-            causal_block=self.block.causal,
+            roots, context.cache.lengths, masks=masks, causal_block=self.block.causal
         )
         out = context.verifier.run(
             Phase.DRAFT,
@@ -70,7 +74,7 @@ class GatedBlockDrafter(Drafter):
             logits="choices",
         )
         assert out.choices is not None  # [B, K]
-        return [Draft(tuple(tokens), free=1) for tokens in out.choices.tolist()]
+        return [Draft(tuple(tokens[:k]), free=1) for tokens in out.choices.tolist()]
 
     def save(self, folder: Path) -> None:
         """Write a PEFT adapter directory, the mask vector and the card."""

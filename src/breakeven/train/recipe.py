@@ -18,7 +18,7 @@ class PeftBdSettings(Section):
 
     masks: PositiveInt = 3  # guessed drafts per round; K = masks + 1 with the free first token
     anchors: PositiveInt = 32  # blocks drawn in each text at each step
-    causal: bool = True  # a mask sees earlier masks only, so that any K up to the full one works
+    causal: bool = False  # masks see earlier masks only; a draft pass is then no wider than K
     rank: PositiveInt = 16
     alpha: PositiveFloat = 32.0
     layers: PositiveInt | None = None  # LoRA in the last so many layers; null: in all
