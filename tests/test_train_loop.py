@@ -18,7 +18,7 @@ from breakeven.core import Finish
 from breakeven.data.artifact import Row
 from breakeven.errors import TrainingError
 from breakeven.train import checkpoint
-from breakeven.train.feed import Feed, passes, usable
+from breakeven.train.feed import Feed, passes, spread, usable
 from breakeven.train.journal import Journal, entries
 from breakeven.train.loop import BEST, LATEST, Trainer
 from breakeven.train.objective import Judged, Objective
@@ -229,8 +229,21 @@ def test_every_epoch_has_every_row_once_in_a_new_order() -> None:
     assert sorted(ids[:10]) == sorted(ids[10:]) == sorted(row.id for row in rows)
     assert ids[:10] != ids[10:]
     assert [r.id for r in Feed(rows, 4, seed=3).step(4)] == ids[16:20]
+    assert [r.id for r in Feed(rows, 10, seed=4).step(0)] != ids[:10]
     sizes = [[len(r.continuation_ids) for r in chunk] for chunk in passes(rows, 4)]
     assert sizes == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_every_beginning_of_the_rows_has_all_categories() -> None:
+    """An artifact lists its rows by id, hence by category."""
+    rows = [Row(f"{c}{i}", c, (1,), (2,), Finish.STOP) for c in ("chat", "code") for i in range(9)]
+    ordered = spread(rows, seed=1)
+    assert sorted(r.id for r in ordered) == sorted(r.id for r in rows)
+    assert [r.category for r in ordered[:6]] == ["chat", "code"] * 3
+    assert [r.id for r in ordered] == [r.id for r in spread(rows, seed=1)]
+    assert [r.id for r in ordered] != [r.id for r in spread(rows, seed=2)]
+    uneven = spread([*rows[:2], *rows[9:]], seed=0)
+    assert [r.category for r in uneven].count("code") == 9
 
 
 def test_rows_without_a_label_are_left_out_and_none_at_all_is_an_error(
@@ -242,10 +255,10 @@ def test_rows_without_a_label_are_left_out_and_none_at_all_is_an_error(
     good = Row("good", "chat", (1, 2), (3, 4, 5), Finish.STOP)
     long = Row("long", "chat", (1,) * 50, (3, 4, 5), Finish.STOP)
     settings = DataSettings(max_tokens=40)
-    assert usable([short, good, long], settings, objective) == [good]
+    assert usable([short, good, long], settings, objective, 0) == [good]
     line = r"none of 2 rows can be trained on: 1 are longer than data\.max_tokens=40, 1 have too"
     with pytest.raises(TrainingError, match=line):
-        usable([short, long], settings, objective)
+        usable([short, long], settings, objective, 0)
 
 
 def test_the_rate_follows_steps_or_minutes_whichever_is_further() -> None:

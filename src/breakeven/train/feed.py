@@ -5,6 +5,8 @@ Nothing is remembered between steps, so a resumed run sees the rows it would hav
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -44,12 +46,35 @@ class Feed:
 
 
 def generator_of(seed: int, number: int) -> torch.Generator:
-    """An independent source of randomness for each number (a step, an epoch) of a run."""
-    return torch.Generator().manual_seed((seed << 32) + number)
+    """An independent source of randomness for each number (a step, an epoch) of a run.
+
+    The two are hashed together: PyTorch's CPU generator looks at 32 bits of its seed only.
+    """
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed}/{number}".encode()))
 
 
-def usable(rows: Sequence[Row], settings: DataSettings, objective: Objective) -> list[Row]:
-    """The rows to train on; :class:`TrainingError` with the counts when none is left."""
+def spread(rows: Sequence[Row], seed: int) -> list[Row]:
+    """All rows in an order of which every beginning is a fair sample of the categories.
+
+    Shuffled within each category, then one of each category in turn: an artifact lists its rows
+    by id, so its first hundred may all be of one kind.
+    """
+    order = torch.randperm(len(rows), generator=generator_of(seed, 0)).tolist()
+    turns: list[tuple[int, str, Row]] = []
+    seen: Counter[str] = Counter()
+    for row in (rows[i] for i in order):
+        turns.append((seen[row.category], row.category, row))
+        seen[row.category] += 1
+    return [row for *_, row in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def usable(
+    rows: Sequence[Row], settings: DataSettings, objective: Objective, seed: int
+) -> list[Row]:
+    """The rows to train on, spread over the categories.
+
+    Raises :class:`TrainingError` with the counts when none is left.
+    """
     limit = settings.max_tokens
     short = [r for r in rows if limit is None or _tokens(r) <= limit]
     labelled = [r for r in short if objective.labels(r) > 0]
@@ -59,7 +84,7 @@ def usable(rows: Sequence[Row], settings: DataSettings, objective: Objective) ->
             f"data.max_tokens={limit}, {len(short) - len(labelled)} have too short a continuation "
             "to give a label; raise data.max_tokens or prepare longer continuations"
         )
-    return labelled[: settings.rows]
+    return spread(labelled, seed)[: settings.rows]
 
 
 def passes(rows: Sequence[Row], size: int) -> list[list[Row]]:

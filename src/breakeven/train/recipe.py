@@ -47,7 +47,7 @@ class FastMtpSettings(Section):
 class DataSettings(Section):
     """Which rows of the artifact are trained on, and what is remembered of them."""
 
-    rows: PositiveInt | None = None  # the first so many usable rows; null: all
+    rows: PositiveInt | None = None  # so many usable rows, of all categories; null: all
     max_tokens: PositiveInt | None = None  # leave out longer texts (prompt + continuation)
     clean_mb: PositiveInt = 2048  # memory for the verifier's states of texts seen before
     clean_dtype: Literal["float16", "bfloat16", "float32", "native"] = "float16"

@@ -32,7 +32,7 @@ from breakeven.train.provenance import (
     provenance,
     write_provenance,
 )
-from breakeven.train.recipe import TrainRecipe
+from breakeven.train.recipe import DataSettings, TrainRecipe
 from breakeven.train.sizes import Sizes, sizes
 from breakeven.train.validation import Validation
 from breakeven.verifier.identity import Identity
@@ -95,7 +95,7 @@ def train_drafter(
     :func:`make_room`. Raises :class:`TrainingError` when no row is usable or the loss is not
     finite."""
     objective = build(recipe, loaded.verifier, loaded.identity)
-    rows = usable(artifact.rows("train"), recipe.data, objective)
+    rows = usable(artifact.rows("train"), recipe.data, objective, recipe.train.seed)
     write_recipe(recipe, out / RECIPE_FILE)
     trainer = Trainer(
         objective,
@@ -120,9 +120,10 @@ def train_drafter(
 def validation(
     recipe: TrainRecipe, loaded: Loaded, artifact: Artifact, objective: Objective
 ) -> Validation:
-    """The first usable validation rows, decoded and teacher-forced."""
+    """Validation rows of all categories and lengths, decoded and teacher-forced."""
     settings = recipe.evaluate
-    rows = usable(artifact.rows("validation"), recipe.data, objective)[: settings.prompts]
+    rows = usable(artifact.rows("validation"), DataSettings(), objective, recipe.train.seed)
+    rows = rows[: settings.prompts]
 
     def decode(trained: Objective) -> Acceptance:
         return real_acceptance(
