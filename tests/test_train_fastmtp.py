@@ -168,6 +168,13 @@ def test_vocabulary_maps_are_inverse_on_kept_ids(kept: set[int], asked: list[int
 def test_the_vocabulary_is_the_most_frequent_of_the_continuations() -> None:
     vocabulary = DraftVocabulary.frequent([[5, 5, 7, 7, 7], [2, 5, 9]], 2, 64)
     assert vocabulary.ids.tolist() == [5, 7]
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 6)
+    objective = trained(verifier, rows[:1], vocabulary=64)
+    objective.prepare(rows[:1], rows, fresh=False)  # of the artifact, not of the rows trained on
+    assert objective._vocabulary is not None
+    seen = {token for row in rows for token in row.continuation_ids}
+    assert set(objective._vocabulary.ids.tolist()) == seen
     for ids in ([], [70], [5, 3], [3, 3]):
         with pytest.raises(DrafterError):
             DraftVocabulary(torch.tensor(ids, dtype=torch.long), 64)

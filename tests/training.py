@@ -48,7 +48,7 @@ def objective_of(
     else:
         chosen = {"rank": 8, "anchors": 8, **settings}
         objective = PeftBdObjective(verifier, PeftBdSettings(**chosen), clean)  # type: ignore[arg-type]
-    objective.prepare(rows, fresh=True)
+    objective.prepare(rows, rows, fresh=True)
     return objective
 
 

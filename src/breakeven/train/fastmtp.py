@@ -51,11 +51,11 @@ class FastMtpObjective(Objective):
         self._vocabulary: DraftVocabulary | None = None
         self._head = pruned_head(verifier, None)
 
-    def prepare(self, rows: Sequence[Row], *, fresh: bool) -> None:
+    def prepare(self, rows: Sequence[Row], corpus: Sequence[Row], *, fresh: bool) -> None:
         """Choose the draft vocabulary; give the layer its start."""
         settings, verifier = self._settings, self._verifier
         if settings.vocabulary is not None:
-            texts = (row.continuation_ids for row in rows)
+            texts = (row.continuation_ids for row in corpus)
             self._vocabulary = DraftVocabulary.frequent(
                 texts, settings.vocabulary, verifier.shape.vocab_size
             )

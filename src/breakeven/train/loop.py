@@ -47,7 +47,8 @@ class Outcome:
 class Trainer:
     """Trains one objective; ``folder`` holds checkpoints and metrics.
 
-    ``identity`` is anything that says what is trained on what; a checkpoint with another one is
+    ``corpus`` are all training rows of the artifact, also those the feed leaves out (default: the
+    feed's). ``identity`` is anything that says what is trained on what; a checkpoint with another one is
     refused.
     """
 
@@ -59,6 +60,7 @@ class Trainer:
         validation: Validation,
         folder: Path,
         *,
+        corpus: Sequence[Row] | None = None,
         identity: str = "",
         tensorboard: bool = True,
     ) -> None:
@@ -69,7 +71,7 @@ class Trainer:
         self._counts = Counts()
         content = checkpoint.read(folder / LATEST)
         began = time.perf_counter()
-        objective.prepare(feed.rows, fresh=content is None)
+        objective.prepare(feed.rows, corpus or feed.rows, fresh=content is None)
         self._counts.elapsed_s = time.perf_counter() - began  # a warm start is part of the budget
         device = next(objective.parameters()).device.type
         self._accelerator = Accelerator(cpu=device == "cpu")

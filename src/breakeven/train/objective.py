@@ -43,11 +43,11 @@ class Objective(nn.Module, ABC):
     drafts: int
     """K: tokens per round the trained drafter is meant for."""
 
-    def prepare(self, rows: Sequence[Row], *, fresh: bool) -> None:
-        """Look at the training rows once, before the first step.
+    def prepare(self, rows: Sequence[Row], corpus: Sequence[Row], *, fresh: bool) -> None:
+        """Look at the data once, before the first step.
 
-        ``fresh`` is False when weights will be restored from a checkpoint, so a warm start from
-        the data would be wasted.
+        ``rows`` are those to train on, ``corpus`` all of the artifact's. ``fresh`` is False when
+        weights will be restored from a checkpoint, so a warm start would be wasted.
         """
 
     @abstractmethod

@@ -103,6 +103,7 @@ def train_drafter(
         recipe.train,
         validation(recipe, loaded, artifact, objective),
         out / TRAINING_FOLDER,
+        corpus=artifact.rows("train"),
         identity=fingerprint(recipe, artifact, loaded.identity),
         tensorboard=tensorboard,
     )
