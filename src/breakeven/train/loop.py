@@ -48,8 +48,8 @@ class Trainer:
     """Trains one objective; ``folder`` holds checkpoints and metrics.
 
     ``corpus`` are all training rows of the artifact, also those the feed leaves out (default: the
-    feed's). ``identity`` is anything that says what is trained on what; a checkpoint with another one is
-    refused.
+    feed's). ``identity`` is anything that says what is trained on what; a checkpoint with another
+    one is refused.
     """
 
     def __init__(
