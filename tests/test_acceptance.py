@@ -129,7 +129,7 @@ def test_the_profile_has_the_names_other_planners_read() -> None:
     [row] = [a for a in acceptance_table(records, ["dice-k3"]) if a.category == "all"]
     table = acceptance_table(records, ["dice-k3"])
     description = {
-        "breakeven": "0", "artifact": "a", "split": "test", "prompts": 3, "max_new_tokens": 20,
+        "configurations": [{"name": "dice-k3", "free": 1}], "breakeven": "0", "artifact": "a", "split": "test", "prompts": 3, "max_new_tokens": 20,
         "dtype": "float64", "verifier": {"name": "tiny"},
     }  # fmt: skip
     profile = speculation_profile(Configuration("dice", 3), table, records, description)
@@ -139,6 +139,7 @@ def test_the_profile_has_the_names_other_planners_read() -> None:
     assert marginal == pytest.approx(row.survival(3), abs=1e-5)
     assert marginal[1] == pytest.approx(conditional[0] * conditional[1], abs=1e-5)
     assert profile["mean_accept_length"] == pytest.approx(1 + sum(marginal), abs=1e-5)
+    assert profile["measurement_conditions"]["verify_width"] == 3  # K rows: the first is free
     lengths = profile["acceptance_length_histogram"]
     assert min(map(int, lengths)) == 1  # the verifier's own token counts
     assert sum(lengths.values()) == row.rounds

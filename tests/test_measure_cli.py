@@ -45,8 +45,9 @@ def audit(artifact: Path, out: Path, *more: str) -> int:
 
 
 def test_bench_ends_with_a_table_and_the_verdict(
-    artifact: Path, tmp_path: Path, capsys: Captured
+    artifact: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sys.argv", ["/somewhere/breakeven", "bench", "--k", "2,4"])
     assert bench(artifact, tmp_path) == 0
     shown = capsys.readouterr()
     assert "ngram-k2" in shown.out
@@ -56,7 +57,7 @@ def test_bench_ends_with_a_table_and_the_verdict(
     assert "4 prompts give wide intervals" in shown.err
     described = json.loads((tmp_path / "configuration.json").read_text())
     assert described["artifact"] == str(artifact)
-    assert described["command"].startswith("breakeven ")
+    assert described["command"] == "breakeven bench --k 2,4"
 
 
 def test_bench_speaks_json(artifact: Path, tmp_path: Path, capsys: Captured) -> None:
