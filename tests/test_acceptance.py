@@ -129,7 +129,8 @@ def test_the_profile_has_the_names_other_planners_read() -> None:
     [row] = [a for a in acceptance_table(records, ["dice-k3"]) if a.category == "all"]
     table = acceptance_table(records, ["dice-k3"])
     description = {
-        "configurations": [{"name": "dice-k3", "free": 1}], "breakeven": "0", "artifact": "a", "split": "test", "prompts": 3, "max_new_tokens": 20,
+        "configurations": [{"name": "dice-k3", "free": 1}],
+        "breakeven": "0", "artifact": "a", "split": "test", "prompts": 3, "max_new_tokens": 20,
         "dtype": "float64", "verifier": {"name": "tiny"},
     }  # fmt: skip
     profile = speculation_profile(Configuration("dice", 3), table, records, description)
