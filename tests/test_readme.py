@@ -66,6 +66,16 @@ def test_local_links_lead_somewhere(page: Path) -> None:
     assert not lost
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_of_local_links_are_headings(page: Path) -> None:
+    links = re.findall(r"\]\(([\w./-]*)#([^)\s]+)\)", page.read_text("utf-8"))
+    for to, anchor in links:
+        text = (page.parent / to if to else page).read_text("utf-8")
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        slugs = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in headings]
+        assert anchor in slugs
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("code", blocks(ROOT / "README.md", "python"))
 def test_the_python_of_the_readme_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
