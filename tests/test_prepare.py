@@ -331,7 +331,7 @@ def test_the_command_says_what_it_will_do_does_it_and_does_it_only_once(
     assert "6 prompts" in shown
     assert "1 duplicates" in shown
     assert "dropped 1 not JSON" in shown
-    assert "about 0 minutes with one worker" in shown
+    assert "a minute or less with one worker" in shown
     assert not out.exists()
     assert run([*call, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -100,7 +100,7 @@ def plan(settings: DemoRecipe) -> str:
     names = [c.name for c in bench.configurations]
     answers = bench.prompts.count * bench.repeats * (len(names) + 1)
     lines.append(
-        f"decode {bench.prompts.count} held-out prompts {bench.repeats} times with ar, "
+        f"decode {bench.prompts.count} held-out prompts {bench.repeats} times plainly and with "
         f"{', '.join(names)}: {answers} answers of at most {bench.max_new_tokens} tokens"
     )
     return "\n".join([*lines, "audit every answer", "draw report.html"])

@@ -34,7 +34,7 @@ ArtifactPath = Annotated[
 ]
 OutPath = Annotated[
     Path,
-    typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it may not exist yet."),
+    typer.Option("--out", "-o", metavar="DIR", help="The folder for what is written."),
 ]
 RecipePath = Annotated[
     Path | None,

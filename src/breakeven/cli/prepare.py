@@ -97,7 +97,9 @@ def _show(summary: dict[str, Any]) -> None:
     if summary.get("magpie"):
         print(f"  to be written by the verifier itself (magpie): {summary['magpie']}")
     if "seconds" in summary:
-        print(f"  about {summary['seconds'] / 60:.0f} minutes with one worker")
+        minutes = summary["seconds"] / 60
+        about = f"about {minutes:.0f} minutes" if minutes >= 1.5 else "a minute or less"
+        print(f"  {about} with one worker")
     dropped = ", ".join(f"{n} {reason}" for reason, n in summary["dropped"].items() if n)
     if dropped:
         print(f"  dropped: {dropped}")

@@ -21,8 +21,8 @@ def bench_table(result: BenchResult) -> Table:
     table = Table(
         box=None,
         padding=(0, 1, 0, 0),
-        caption="Ratio: speed of decoding against ar, 95 % interval over prompts. AL: tokens per "
-        "round, the verifier's own included. It pays when AL is above what it needs, the "
+        caption="Ratio: speed against plain decoding (ar), 95 % interval over prompts. AL: tokens "
+        "per round, the verifier's own included. It pays when AL is above what it needs, the "
         "break-even: draft + verify + rest, in plain steps.",
         caption_justify="left",
     )
