@@ -95,13 +95,18 @@ def _outlook(run: Run, config: str) -> Outlook | None:
 
 
 def _best(run: Run, config: str, cost: RoundCost, acceptance: Acceptance) -> Option | None:
-    """The best draft length; at the measured length both prices are the measured ones."""
+    """The best draft length; at the measured length both prices are the measured ones.
+
+    The measured verify price belongs to the drafts that were really made, which a drafter like
+    ``ngram`` often makes shorter than K.
+    """
     k = len(acceptance.survival)
     if run.curve is None or not k:
         return None
     settings = run.settings(config)
     shape = verify_price(run.curve, free=int(run.free_first(config)))
-    scale = cost.verify / shape(k)
+    made = round(acceptance.drafted / acceptance.rounds) if acceptance.rounds else k
+    scale = cost.verify / shape(min(k, made))
     one_by_one = settings.get("passes") == "sequential"
     draft: Price = sequential(cost.draft / k) if one_by_one else block(cost.draft)
     survival = [min(1.0, *acceptance.survival[: i + 1]) for i in range(k)]

@@ -1,0 +1,32 @@
+"""What other draft lengths would bring, computed from a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from breakeven.cost.breakeven import RoundCost
+from breakeven.report.outlook import _best
+from breakeven.report.records import Acceptance
+
+
+def run_of(curve: dict[int, float]) -> Any:
+    return SimpleNamespace(
+        curve=SimpleNamespace(relative=lambda rows, context: curve[rows]),
+        settings=lambda config: {},
+        free_first=lambda config: False,
+    )
+
+
+@pytest.mark.parametrize(("drafted", "price"), [(400, 1.5 / 1.8), (100, 1.5)])
+def test_a_verify_price_belongs_to_the_drafts_that_were_made(drafted: int, price: float) -> None:
+    run = run_of({2: 1.0, 3: 1.2, 4: 1.5, 5: 1.8})
+    acceptance = Acceptance(
+        config="x", category="all", rounds=100, drafted=drafted, survival=(0.9, 0.8, 0.7, 0.6)
+    )
+    best = _best(run, "x", RoundCost(0.0, 1.0, 0.0), acceptance)
+    assert best is not None
+    assert best.k == 3
+    assert best.cost.verify == pytest.approx(price)  # 4 made each time, or 1
