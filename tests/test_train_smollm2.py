@@ -31,7 +31,7 @@ QUICK = (
 #: recipe -> settings of its own, and the acceptance length that a start alone reaches
 CASES = {
     "peft_bd_gated_demo": (("method.anchors=8",), 2.05),
-    "fastmtp_demo": (("method.start_rows=12", "data.rows=40"), 1.15),
+    "fastmtp_demo": (("method.start_rows=40", "data.rows=40", "train.lr=5e-4"), 1.15),
 }
 
 
