@@ -133,15 +133,18 @@ class LeanVerifier(Verifier):
         self._norm, self._rotary = tensors["model.norm.weight"], rotary
         self.dtype, self.device = self._norm.dtype, self._norm.device
         embedding = tensors["model.embed_tokens.weight"]
-        self._head = FrozenLinear(embedding if architecture.tied else tensors["lm_head.weight"])
+        head = embedding if architecture.tied else tensors["lm_head.weight"]
+        self._head = FrozenLinear(head)
         native = native and obstacle(architecture, self.dtype, self.device) is None
         self._embedding = None if architecture.tied and native else embedding
+        del embedding, head  # so that packing frees them
         self._build(tensors, native)
 
     def _build(self, tensors: Mapping[str, Tensor], native: bool) -> None:
         """Make the blocks, packing each before the next, so that no third copy ever exists."""
         a = self.architecture
         shelf = shelf_for(a) if native else None
+        self._head.pack(shelf=shelf, native=native)
         self.blocks = []
         for index in range(a.layers):
             block = _block(a, index, tensors)
@@ -149,7 +152,6 @@ class LeanVerifier(Verifier):
                 assert isinstance(linear, FrozenLinear)
                 linear.pack(group_shape(a, group), shelf, native=native)
             self.blocks.append(block)
-        self._head.pack(shelf=shelf, native=native)
         self._native = NativeBody(a, self.blocks, self._norm) if native else None
         if native:
             self.mode = "native"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from breakeven.errors import ModelError, nearest
 from breakeven.verifier.architecture import Architecture, unsupported
+from breakeven.verifier.checkpoint import Checkpoint
 from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
 from breakeven.verifier.identity import Identity, identify
 from breakeven.verifier.interface import Verifier
@@ -148,34 +146,9 @@ def _lean(
         reason = obstacle(architecture, dtype, torch.device(device))
         if reason:
             raise ModelError(f"{name}: no native path here: {reason}; use backend auto or lean")
-    tensors = dict(_read_tensors(folder, architecture, dtype, device))
+    tensors = Checkpoint(folder, tensor_sizes(architecture), dtype, device)
     rotary = Rotary.from_config(config, architecture, dtype)
     return LeanVerifier(architecture, rotary, tensors, name, native=backend != "lean")
-
-
-def _read_tensors(
-    folder: Path, architecture: Architecture, dtype: torch.dtype, device: str
-) -> Iterable[tuple[str, Tensor]]:
-    """The tensors the decoder needs, each checked for presence and shape."""
-    where = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                where.update(dict.fromkeys(tensors.keys(), file))
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"{file}: truncated or corrupt ({_one_line(error)}); download it again"
-            ) from None
-    for key, size in tensor_sizes(architecture).items():
-        if key not in where:
-            raise ModelError(f"{folder}: tensor '{key}' is missing; a weight file was not copied")
-        with safe_open(where[key], framework="pt", device=device) as tensors:
-            tensor = tensors.get_tensor(key)
-        if tuple(tensor.shape) != size:
-            raise ModelError(
-                f"{folder}: '{key}' has shape {list(tensor.shape)}, config.json says {list(size)}"
-            )
-        yield key, tensor.to(dtype)
 
 
 def _one_line(error: Exception) -> str:

@@ -100,6 +100,7 @@ class Pass(ctypes.Structure):
 
 SIGNATURES = {
     "breakeven_instructions": (c_char_p, ()),
+    "breakeven_crowded": (c_int64, ()),
     "breakeven_sizes": (None, (POINTER(c_int64),)),
     "breakeven_pack": (None, (POINTER(Projections), c_void_p, c_void_p)),
     "breakeven_unpack": (None, (POINTER(Projections), c_void_p, c_void_p)),

@@ -107,7 +107,7 @@ public:
       low_ = tiles(3 * Tiles::padded(rank));
       qkv_ = take(rows_ * packed_);
       scratch_size_ = std::max({2 * kSlab * kTile, attention_scratch(longest + pass.width, dim),
-                                kDepth * kPanel}) +
+                                (kDepth + kRows) * kPanel}) +
                       rank * kPanel;
       scratch_ = take(threads * scratch_size_);
     });
@@ -120,35 +120,22 @@ public:
     for (int64_t l = 0; l < model_.layers; l++, step += kSteps) {
       const Layer &layer = model_.layer[l];
       normalise(me, step[0], layer.norm_input, l - 1);
-      linear(me, step + 1, l, kQkv, normed_, scratch,
-             [&](int64_t panel, int64_t block, float *tile, float *) {
-               put(kQkv, l, panel, block, tile, qkv_, false);
-             });
+      linear(me, step + 1, l, kQkv, normed_, qkv_, scratch);
       turn_and_keep(me, step[3], l);
       mix(me, step[4], l, scratch);
-      linear(me, step + 5, l, kO, mixed_, scratch,
-             [&](int64_t panel, int64_t block, float *tile, float *) {
-               put(kO, l, panel, block, tile, pass_.x, true);
-             });
+      linear(me, step + 5, l, kO, mixed_, pass_.x, scratch);
       normalise(me, step[7], layer.norm_post, -1);
-      linear(me, step + 8, l, kGateUp, normed_, scratch,
-             [&](int64_t panel, int64_t block, float *gate, float *up) {
-               gated(l, panel, block, gate, up);
-             });
-      linear(me, step + 10, l, kDown, gated_, scratch,
-             [&](int64_t panel, int64_t block, float *tile, float *) {
-               put(kDown, l, panel, block, tile, pass_.x, true);
-             });
+      linear(me, step + 8, l, kGateUp, normed_, nullptr, scratch);
+      linear(me, step + 10, l, kDown, gated_, pass_.x, scratch);
     }
     finish(me, *step);
   }
 
 private:
   static constexpr int kSteps = 12; // tickets per layer
-  static constexpr int64_t kFewRows = 4; // rows per claim where a row is little work
-
+  // Rows claimed one after another, several at a time where there are many.
   template <class Work> void for_rows(const Member &me, Tickets &tickets, const Work &work) {
-    const int64_t some = rows_ <= kFewRows * me.count ? 1 : kFewRows;
+    const int64_t some = rows_ > 4 * me.count ? 4 : 1;
     for (int64_t start; (start = tickets.claim() * some) < rows_;)
       for (int64_t row = start; row < std::min(start + some, rows_); row++) work(row);
   }
@@ -178,12 +165,13 @@ private:
     const int64_t hidden = model_.hidden;
     for_rows(me, tickets, [&](int64_t row) {
       if (before >= 0) tap(before, row);
-      const float *x = pass_.x + row * hidden, scale = scale_of(x, hidden);
       const Tiles::Row line = normed_.row(blocks_, row);
+      for (int64_t k = 0; k < hidden; k += kPanel) __builtin_prefetch(line.at(k), 1);
+      const float *x = pass_.x + row * hidden, scale = scale_of(x, hidden);
       for (int64_t k = 0; k < hidden; k += kPanel) {
-        float *to = line.at(k);
+        float *tile = line.at(k);
         for (int64_t j = 0; j < std::min<int64_t>(kPanel, hidden - k); j++)
-          to[j] = x[k + j] * scale * weight[k + j];
+          tile[j] = x[k + j] * scale * weight[k + j];
       }
     });
     me.meet();
@@ -198,10 +186,10 @@ private:
     });
   }
 
-  // A linear with its adapter (steps[0]: the low-rank half, steps[1]: the rest).
-  template <class Done>
-  void linear(const Member &me, Tickets *steps, int64_t l, int group, const Tiles &x,
-              float *scratch, const Done &done) {
+  // A linear with its adapter (steps[0]: the low-rank half, steps[1]: the rest): qkv into rows, o and
+  // down on top of x, the SwiGLU of gate and up into tiles.
+  void linear(const Member &me, Tickets *steps, int64_t l, int group, const Tiles &x, float *to,
+              float *scratch) {
     const Layer &layer = model_.layer[l];
     const Linear linear{shape_of(model_, group), layer.panels[group], layer.bias[group]};
     const float *down = adapter_ ? adapter_->down[l * kGroups + group] : nullptr;
@@ -211,63 +199,70 @@ private:
       lower(steps[0], linear.shape, down, x, scratch);
       me.meet();
     }
+    const int64_t outputs = linear.shape.all();
     float *turned = scratch, *tiles = scratch + (adapter_ ? adapter_->rank * kPanel : 0);
-    product(me, steps[1], linear, blocks_, x, down ? &delta : nullptr, turned, tiles, done);
+    product(
+        me, steps[1], linear, blocks_, x, down ? &delta : nullptr, turned, tiles,
+        [&](int64_t panel, int64_t block) -> Lines {
+          const Place at = place(linear.shape, panel);
+          if (!to) return {gated_.block(blocks_, block) + at.column * blocks_.size(block), kPanel};
+          return {to + blocks_.start(block) * outputs + at.output, outputs};
+        },
+        [&](int64_t panel, int64_t block, Lines lines, float *tile, float *second) {
+          const Place at = place(linear.shape, panel);
+          const int rows = blocks_.size(block);
+          bias(tile, rows, linear.bias, at.output, at.width);
+          if (second) {
+            bias(second, rows, linear.bias, model_.intermediate + at.output, at.width);
+            swiglu(lines.first, tile, second, rows);
+          } else {
+            put(lines, tile, rows, at.width, group != kQkv);
+          }
+        });
     me.meet();
   }
 
   // The low-rank half: scale * down · x of every row where the gate is on, else 0.
   void lower(Tickets &tickets, const Projections &shape, const float *down, const Tiles &x,
              float *scratch) {
-    const int64_t rank = adapter_->rank, parts = Tiles::padded(rank) / kPanel;
+    constexpr int kSome = kPanel / 2; // outputs at a time: there are few, and all are to have some
+    const int64_t rank = adapter_->rank, parts = (rank + kSome - 1) / kSome;
     const int64_t pieces = shape.count * parts;
     for (int64_t piece; (piece = tickets.claim()) < pieces * blocks_.count;) {
-      const int64_t block = piece / pieces, part = piece % pieces;
-      const int64_t first = part % parts * kPanel, some = std::min<int64_t>(kPanel, rank - first);
-      const float *from = down + (part / parts * rank + first) * shape.inputs;
+      const int64_t block = piece / pieces, projection = piece % pieces / parts;
+      const int64_t first = piece % parts * kSome, some = std::min<int64_t>(kSome, rank - first);
+      const float *from = down + (projection * rank + first) * shape.inputs;
       const int rows = blocks_.size(block);
-      float *turned = scratch, *tile = low_.block(blocks_, block) + part * kPanel * rows;
+      float *turned = scratch, *tile = turned + kDepth * kSome;
       for (int64_t k = 0; k < shape.inputs; k += kDepth) {
         const int64_t depth = std::min(kDepth, shape.inputs - k);
-        turn(from + k, shape.inputs, int(some), depth, turned);
-        multiply_for<kPanel, kTiles>(rows)(tile, x.block(blocks_, block) + k * rows, 0, turned,
-                                           kPanel, depth, k == 0, {turned, nullptr, 0});
+        turn<kSome>(from + k, shape.inputs, int(some), depth, turned);
+        multiply_for<kSome, kTiles>(rows)(tile, x.block(blocks_, block) + k * rows, 0, turned, kSome,
+                                          depth, k == 0, {turned, nullptr, 0});
       }
+      const int64_t column = projection * Tiles::padded(rank) + first;
       for (int r = 0; r < rows; r++) {
-        const bool on = adapter_->gate[(blocks_.start(block) + r) % pass_.width];
-        for (int j = 0; j < kPanel; j++)
-          tile[r * kPanel + j] = on ? adapter_->scale * tile[r * kPanel + j] : 0.0f;
+        const int64_t row = blocks_.start(block) + r;
+        const bool on = adapter_->gate[row % pass_.width];
+        float *to = low_.row(blocks_, row).at(column);
+        for (int j = 0; j < some; j++) to[j] = on ? adapter_->scale * tile[r * kSome + j] : 0.0f;
       }
     }
   }
 
-  // A finished tile into rows [rows][outputs], with its bias; `add` puts it on top.
-  void put(int group, int64_t l, int64_t panel, int64_t block, float *tile, float *to, bool add) {
-    const Projections shape = shape_of(model_, group);
-    const Place at = place(shape, panel);
-    const int64_t outputs = shape.all();
-    const float *bias = model_.layer[l].bias[group];
-    to += blocks_.start(block) * outputs + at.output;
-    for (int r = 0; r < blocks_.size(block); r++, tile += kPanel, to += outputs) {
-      for (int j = 0; bias && j < at.width; j++) tile[j] += bias[at.output + j];
-      if (add)
-        for (int j = 0; j < at.width; j++) to[j] += tile[j];
-      else
-        std::copy_n(tile, at.width, to);
-    }
+  static void bias(float *tile, int rows, const float *bias, int64_t output, int width) {
+    for (int r = 0; bias && r < rows; r++)
+      for (int j = 0; j < width; j++) tile[r * kPanel + j] += bias[output + j];
   }
 
-  // silu(gate) * up into tiles.
-  void gated(int64_t l, int64_t panel, int64_t block, float *gate, float *up) {
-    const Place at = place(shape_of(model_, kGateUp), panel);
-    const float *bias = model_.layer[l].bias[kGateUp];
-    const int rows = blocks_.size(block);
-    for (int j = 0; bias && j < rows * at.width; j++) {
-      const int r = j / at.width, i = j % at.width;
-      gate[r * kPanel + i] += bias[at.column + i];
-      up[r * kPanel + i] += bias[model_.intermediate + at.column + i];
-    }
-    float *to = gated_.block(blocks_, block) + at.column * rows;
+  // A finished tile to where it belongs, or on top of what is there.
+  static void put(Lines lines, const float *tile, int rows, int width, bool add) {
+    for (int r = 0; r < rows; r++, tile += kPanel, lines.first += lines.step)
+      for (int j = 0; j < width; j++) lines.first[j] = add ? lines.first[j] + tile[j] : tile[j];
+  }
+
+  // silu(gate) * up, all three tiles.
+  static void swiglu(float *to, const float *gate, const float *up, int rows) {
     for (int i = 0; i < rows * kPanel; i += kLanes) {
       const Floats<kLanes> g = load<kLanes>(gate + i);
       const Floats<kLanes> silu = g / (exponential<kLanes>(-g) + 1.0f);

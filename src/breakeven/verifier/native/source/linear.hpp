@@ -11,9 +11,10 @@
 
 namespace breakeven {
 
-constexpr int64_t kAhead = 3072;    // floats to fetch ahead: measured, flat from there on
-constexpr int64_t kBusy = 6;        // rows from which it pays: with fewer, the processor's own
-                                    // prefetching keeps up and the hints only disturb it
+constexpr int64_t kAhead = 1536; // floats of weights to fetch ahead, with one block of rows
+// Rows from which fetching ahead pays: with fewer, the processor's own prefetching keeps up and
+// hints only disturb it. Both numbers are measured (Zen 4, one and two dies).
+constexpr int64_t kBusy = kLanes == 16 ? 6 : 5;
 constexpr int64_t kSlab = std::max(1, 96 / kRows); // blocks that meet a panel in one visit
 constexpr int64_t kTile = kRows * kPanel;
 
@@ -30,10 +31,14 @@ struct Delta {
   const float *const *up; // per projection [outputs][rank]
 };
 
-// lines [width][stride] as a panel [depth][16].
+// lines [width][stride] as a panel [depth][N], zero beyond their width.
+template <int N>
 inline void turn(const float *lines, int64_t stride, int width, int64_t depth, float *panel) {
-  for (int64_t k = 0; k < depth; k++)
-    for (int j = 0; j < kPanel; j++) panel[k * kPanel + j] = j < width ? lines[j * stride + k] : 0.0f;
+  const int64_t whole = width == N ? depth / 4 * 4 : 0;
+  for (int64_t k = 0; k < whole; k += 4)
+    for (int j = 0; j < N; j += 4) transpose(lines + j * stride + k, stride, panel + k * N + j, N);
+  for (int64_t k = whole; k < depth; k++)
+    for (int j = 0; j < N; j++) panel[k * N + j] = j < width ? lines[j * stride + k] : 0.0f;
 }
 
 // One panel times the blocks first..last-1; tiles [blocks][kTile]. `end` is where the weights end
@@ -43,21 +48,25 @@ inline void visit(const Linear &linear, int64_t panel, const float *end, const B
                   float *tiles) {
   const int64_t inputs = linear.shape.inputs, count = last - first;
   const float *weights = linear.panels + panel * inputs * kPanel;
+  const Place at = place(linear.shape, panel);
+  const float *up = delta ? delta->up[at.projection] + at.column * delta->rank : nullptr;
+  for (int64_t i = 0; delta && i < at.width * delta->rank; i += 16) __builtin_prefetch(up + i);
   for (int64_t k = 0; k < inputs; k += kDepth) {
     const int64_t depth = std::min(kDepth, inputs - k);
     const float *from = weights + k * kPanel;
     for (int64_t b = 0; b < count; b++) {
       const int rows = blocks.size(first + b);
-      Ahead ahead{from + kAhead + depth * b / count * kPanel, nullptr, (kPanel + count - 1) / count};
+      Ahead ahead{from + kAhead, nullptr, kPanel};
+      if (count > 1) // each block fetches its share of the next stretch
+        ahead = {from + (kDepth + depth * b / count) * kPanel, nullptr, (kPanel + count - 1) / count};
       if (blocks.rows < kBusy || ahead.from + depth * ahead.step > end) ahead = {from, nullptr, 0};
       multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile, x.block(blocks, first + b) + k * rows,
                                          0, from, kPanel, depth, k == 0, ahead);
     }
   }
   if (!delta) return;
-  const Place at = place(linear.shape, panel);
   const int64_t part = at.projection * Tiles::padded(delta->rank);
-  turn(delta->up[at.projection] + at.column * delta->rank, delta->rank, at.width, delta->rank, turned);
+  turn<kPanel>(up, delta->rank, at.width, delta->rank, turned);
   for (int64_t b = 0; b < count; b++) {
     const int rows = blocks.size(first + b);
     multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile,
@@ -86,12 +95,20 @@ private:
   static constexpr int64_t kPieces = 4; // short stretches for each member
 };
 
-// Computes the linear for all rows. done(unit, block, tile, second) gets each finished tile
-// [rows of the block][16] of panel `unit`; for interleaved projections `second` is the tile of
-// panel unit + 1, else null.
-template <class Done>
+// Where the outputs of a panel go: row r of a block has them at first + r * step.
+struct Lines {
+  float *first;
+  int64_t step;
+};
+
+// Computes the linear for all rows. done(panel, block, lines, tile, second) gets each finished tile
+// [rows of the block][16] and the lines that where(panel, block) said; for interleaved projections
+// `second` is the tile of the next panel, else null. The lines are fetched before the tile is
+// computed: another member read them last, and it takes a while to get them back.
+template <class Where, class Done>
 void product(const Member &me, Tickets &tickets, const Linear &linear, const Blocks &blocks,
-             const Tiles &x, const Delta *delta, float *turned, float *tiles, const Done &done) {
+             const Tiles &x, const Delta *delta, float *turned, float *tiles, const Where &where,
+             const Done &done) {
   const int64_t unit = linear.shape.interleaved ? 2 : 1, units = linear.shape.panels() / unit;
   const Shares shares(units, me.count);
   for (int64_t claim; (claim = tickets.claim()) < shares.claims();) {
@@ -100,12 +117,16 @@ void product(const Member &me, Tickets &tickets, const Linear &linear, const Blo
     for (int64_t block = 0; block < blocks.count; block += kSlab) {
       const int64_t stop = std::min(block + kSlab, blocks.count);
       for (int64_t panel = first; panel < last; panel += unit) {
+        for (int64_t b = block; b < stop; b++) {
+          const Lines lines = where(panel, b);
+          for (int r = 0; r < blocks.size(b); r++) __builtin_prefetch(lines.first + r * lines.step, 1);
+        }
         for (int64_t i = 0; i < unit; i++)
           visit(linear, panel + i, end, blocks, block, stop, x, delta, turned,
                 tiles + i * kSlab * kTile);
         for (int64_t b = block; b < stop; b++) {
           float *tile = tiles + (b - block) * kTile;
-          done(panel, b, tile, unit == 2 ? tile + kSlab * kTile : nullptr);
+          done(panel, b, where(panel, b), tile, unit == 2 ? tile + kSlab * kTile : nullptr);
         }
       }
     }

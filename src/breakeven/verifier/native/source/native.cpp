@@ -58,6 +58,9 @@ void breakeven_sizes(int64_t *sizes) {
   std::copy(std::begin(all), std::end(all), sizes);
 }
 
+// Calls that ran on fewer threads than asked for, because other processes held the cores.
+int64_t breakeven_crowded() { return the_engine().crew.crowded(); }
+
 void breakeven_pack(const Projections *shape, const float *weight, float *panels) {
   pack(*shape, weight, panels);
 }
@@ -119,8 +122,12 @@ void breakeven_linear(int64_t threads, const Projections *shape, const float *pa
         if (choices) best.offer(me.id, row, at.output, tile, at.width);
       }
     };
+    const auto where = [&](int64_t panel, int64_t block) -> Lines {
+      if (!y) return {tiles, 0}; // nothing is written
+      return {y + blocks.start(block) * outputs + place(*shape, panel).output, outputs};
+    };
     product(me, step[1], linear, blocks, packed, nullptr, nullptr, tiles + me.id * 2 * kSlab * kTile,
-            [&](int64_t panel, int64_t block, float *tile, float *second) {
+            where, [&](int64_t panel, int64_t block, Lines, float *tile, float *second) {
               take(panel, block, tile);
               if (second) take(panel + 1, block, second);
             });

@@ -105,6 +105,24 @@ template <int L> inline Floats<L> exponential(Floats<L> x) {
   return select<L>(normal, p * (Floats<L>)scale, splat<L>(0.0f));
 }
 
+// Transposes a 4 x 4 piece: from [4][from_step] to [4][to_step].
+inline void transpose(const float *from, int64_t from_step, float *to, int64_t to_step) {
+#if defined(__clang__) || __GNUC__ >= 12
+#define BREAKEVEN_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define BREAKEVEN_MIX(a, b, ...) __builtin_shuffle(a, b, Ints<4>{__VA_ARGS__})
+#endif
+  const Floats<4> a = load<4>(from), b = load<4>(from + from_step);
+  const Floats<4> c = load<4>(from + 2 * from_step), d = load<4>(from + 3 * from_step);
+  const Floats<4> ab = BREAKEVEN_MIX(a, b, 0, 4, 1, 5), cd = BREAKEVEN_MIX(c, d, 0, 4, 1, 5);
+  const Floats<4> AB = BREAKEVEN_MIX(a, b, 2, 6, 3, 7), CD = BREAKEVEN_MIX(c, d, 2, 6, 3, 7);
+  store<4>(to, BREAKEVEN_MIX(ab, cd, 0, 1, 4, 5));
+  store<4>(to + to_step, BREAKEVEN_MIX(ab, cd, 2, 3, 6, 7));
+  store<4>(to + 2 * to_step, BREAKEVEN_MIX(AB, CD, 0, 1, 4, 5));
+  store<4>(to + 3 * to_step, BREAKEVEN_MIX(AB, CD, 2, 3, 6, 7));
+#undef BREAKEVEN_MIX
+}
+
 // Sum over the lanes in a fixed order.
 template <int L> inline float total(Floats<L> value) {
   float lanes[L];
