@@ -1,0 +1,56 @@
+"""The benchmark scripts run and add up; what they measure is not asserted."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from rich.console import Console
+
+from breakeven.verifier.decoder import LeanVerifier
+from tiny import tiny_config
+
+
+def script(name: str) -> ModuleType:
+    path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_cost_curve_times_every_width_on_every_path() -> None:
+    module = script("cost_curve")
+    module.CALM_S = 0.0
+    models = {
+        name: LeanVerifier.from_config(tiny_config(), native=name == "native")
+        for name in module.PATHS
+    }
+    paths = {name: module.Timed.prepare(model, 10, 4) for name, model in models.items()}
+    read = module.Read(1000)
+    samples = module.measure(paths, [1, 4], read, rounds=2)
+    assert {name: {w: len(t) for w, t in s.items()} for name, s in samples.items()} == {
+        "native": {1: 2, 4: 2},
+        "torch": {1: 2, 4: 2},
+    }
+    assert len(read.samples) == 2
+    console = Console(width=100, record=True)
+    console.print(module.table({"native": {1: [0.010, 0.020], 4: [0.011, 0.022]}}, [0.008, 0.016]))
+    text = console.export_text()
+    assert "15.0" in text  # ms, the median of 10 and 20
+    assert "1.10" in text  # C(4) / C(1)
+    assert "1.15" in text  # its target
+    assert "1.25" in text  # a step in times of reading the weights
+
+
+def test_weight_bytes_are_those_a_plain_step_reads() -> None:
+    module = script("cost_curve")
+    tied = LeanVerifier.from_config(tiny_config(), dtype=torch.float64)
+    untied = LeanVerifier.from_config(tiny_config(tie_word_embeddings=False), dtype=torch.float64)
+    assert module.weight_bytes(tied.architecture) == module.weight_bytes(untied.architecture)
