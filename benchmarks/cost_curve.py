@@ -177,8 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     read = Read(nbytes)
     samples = measure(paths, widths, read, options.rounds)
     machine["threads"], machine["load_1m_end"] = torch.get_num_threads(), load_1m()
-    kernels = library.kernels()
-    crowded = kernels.breakeven_crowded() if kernels else 0
+    crowded = library.crowded()
     Console().print(table(samples, read.samples))
     print(
         f"{nbytes / 1e6:.0f} MB of weights at {nbytes / median(read.samples) / 1e9:.1f} GB/s; "

@@ -367,7 +367,9 @@ def test_a_compiler_that_fails_is_named(fresh: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert library.crowded() >= 0
     monkeypatch.setenv(library.SWITCH, "0")
+    assert library.crowded() == 0
     assert library.status() == library.Status(False, "switched off by BREAKEVEN_NATIVE=0")
     assert LeanVerifier.from_config(tiny_config()).mode == "eager"
 

@@ -136,6 +136,12 @@ def kernels() -> ctypes.CDLL | None:
     return _state()[1]
 
 
+def crowded() -> int:
+    """Calls so far that used fewer threads than asked for, as other processes held the cores."""
+    library = kernels()
+    return 0 if library is None else int(library.breakeven_crowded())
+
+
 @cache
 def _state() -> tuple[Status, ctypes.CDLL | None]:
     try:

@@ -27,24 +27,24 @@ struct Model {
 
 struct Adapter {
   int64_t rank;
-  const uint8_t *gate;       // [W]
-  const float *const *down;  // [layers][4]: [projections * rank][K], null: layer without adapter
-  const float *const *up;    // [layers][7]: [outputs][rank]
+  const uint8_t *gate;      // [W]
+  const float *const *down; // [layers][4]: [projections * rank][K], null: layer without adapter
+  const float *const *up;   // [layers][7]: [outputs][rank]
   float scale;
 };
 
 struct Pass {
   int64_t threads, batch, width, taps;
-  float *x;                                   // [B][W][H]: embeddings, replaced by hidden states
-  const int64_t *positions, *lengths, *past;  // [B][W], [B], [B][W] or null
-  const uint8_t *sees;                        // [W][W] or [B][W][W]
+  float *x;                                  // [B][W][H]: embeddings, replaced by hidden states
+  const int64_t *positions, *lengths, *past; // [B][W], [B], [B][W] or null
+  const uint8_t *sees;                       // [W][W] or [B][W][W]
   int64_t sees_step;
-  const float *cosines, *sines;               // [positions][d]
-  float *keys, *values;                       // [L][B][Hkv][capacity][d] with the steps below
+  const float *cosines, *sines; // [positions][d]
+  float *keys, *values;         // [L][B][Hkv][capacity][d] with the steps below
   int64_t layer_step, batch_step, head_step;
-  const int64_t *tap_layers;                  // ascending
-  float *const *tap_outputs;                  // each [B][W][H]
-  const Adapter *adapter;                     // or null
+  const int64_t *tap_layers; // ascending
+  float *const *tap_outputs; // each [B][W][H]
+  const Adapter *adapter;    // or null
 };
 
 inline Projections shape_of(const Model &model, int group) {
@@ -86,11 +86,9 @@ private:
 
 class Body {
 public:
-  Body(const Model &model, const Pass &pass, int threads, Workspace &space,
-       Steps &steps)
+  Body(const Model &model, const Pass &pass, int threads, Workspace &space, Steps &steps)
       : model_(model), pass_(pass), adapter_(pass.adapter), rows_(pass.batch * pass.width),
-        blocks_(rows_, kRows), steps_(steps),
-        heads_{model.heads, model.kv_heads, model.head_dim},
+        blocks_(rows_, kRows), steps_(steps), heads_{model.heads, model.kv_heads, model.head_dim},
         sight_{pass.width, pass.lengths, pass.past, pass.sees, pass.sees_step} {
     const int64_t longest = *std::max_element(pass.lengths, pass.lengths + pass.batch);
     const int64_t q = model.heads * model.head_dim, dim = model.head_dim;
@@ -186,8 +184,8 @@ private:
     });
   }
 
-  // A linear with its adapter (steps[0]: the low-rank half, steps[1]: the rest): qkv into rows, o and
-  // down on top of x, the SwiGLU of gate and up into tiles.
+  // A linear with its adapter (steps[0]: the low-rank half, steps[1]: the rest): qkv into rows, o
+  // and down on top of x, the SwiGLU of gate and up into tiles.
   void linear(const Member &me, Tickets *steps, int64_t l, int group, const Tiles &x, float *to,
               float *scratch) {
     const Layer &layer = model_.layer[l];
@@ -237,8 +235,8 @@ private:
       for (int64_t k = 0; k < shape.inputs; k += kDepth) {
         const int64_t depth = std::min(kDepth, shape.inputs - k);
         turn<kSome>(from + k, shape.inputs, int(some), depth, turned);
-        multiply_for<kSome, kTiles>(rows)(tile, x.block(blocks_, block) + k * rows, 0, turned, kSome,
-                                          depth, k == 0, {turned, nullptr, 0});
+        multiply_for<kSome, kTiles>(rows)(tile, x.block(blocks_, block) + k * rows, 0, turned,
+                                          kSome, depth, k == 0, {turned, nullptr, 0});
       }
       const int64_t column = projection * Tiles::padded(rank) + first;
       for (int r = 0; r < rows; r++) {

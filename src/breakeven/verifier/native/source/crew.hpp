@@ -156,7 +156,9 @@ public:
     count_ = count;
     waited_.store(0);
     const auto start = Clock::now();
-    job_ = [](const void *context, Member member) { (*static_cast<const Work *>(context))(member); };
+    job_ = [](const void *context, Member member) {
+      (*static_cast<const Work *>(context))(member);
+    };
     context_ = &work;
     const Member first{this, 0, count};
     if (count > 1) start_.set((++runs_) * (kMost + 1) + count);

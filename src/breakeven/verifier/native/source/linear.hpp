@@ -58,7 +58,8 @@ inline void visit(const Linear &linear, int64_t panel, const float *end, const B
       const int rows = blocks.size(first + b);
       Ahead ahead{from + kAhead, nullptr, kPanel};
       if (count > 1) // each block fetches its share of the next stretch
-        ahead = {from + (kDepth + depth * b / count) * kPanel, nullptr, (kPanel + count - 1) / count};
+        ahead = {from + (kDepth + depth * b / count) * kPanel, nullptr,
+                 (kPanel + count - 1) / count};
       if (blocks.rows < kBusy || ahead.from + depth * ahead.step > end) ahead = {from, nullptr, 0};
       multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile, x.block(blocks, first + b) + k * rows,
                                          0, from, kPanel, depth, k == 0, ahead);
@@ -83,9 +84,7 @@ struct Shares {
   Shares(int64_t units, int64_t members)
       : units(units), members(members), stretch(units * 15 / 16 / members),
         piece(std::max<int64_t>(1, (units - members * stretch) / (kPieces * members))) {}
-  int64_t claims() const {
-    return members + (units - members * stretch + piece - 1) / piece;
-  }
+  int64_t claims() const { return members + (units - members * stretch + piece - 1) / piece; }
   int64_t start(int64_t claim) const {
     if (claim <= members) return claim * stretch;
     return std::min(units, members * stretch + (claim - members) * piece);
@@ -119,7 +118,8 @@ void product(const Member &me, Tickets &tickets, const Linear &linear, const Blo
       for (int64_t panel = first; panel < last; panel += unit) {
         for (int64_t b = block; b < stop; b++) {
           const Lines lines = where(panel, b);
-          for (int r = 0; r < blocks.size(b); r++) __builtin_prefetch(lines.first + r * lines.step, 1);
+          for (int r = 0; r < blocks.size(b); r++)
+            __builtin_prefetch(lines.first + r * lines.step, 1);
         }
         for (int64_t i = 0; i < unit; i++)
           visit(linear, panel + i, end, blocks, block, stop, x, delta, turned,

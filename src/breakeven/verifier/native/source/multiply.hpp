@@ -44,7 +44,7 @@ void multiply(float *tile, const float *x, int64_t stride, const float *w, int64
 #pragma GCC unroll 4
     for (int v = 0; v < NV; v++) sum[r][v] = Floats<L>{};
   for (int64_t k = 0; k < depth; k++) {
-    const float *at = F == kSteps ? x + k * stride
+    const float *at = F == kSteps   ? x + k * stride
                       : F == kLines ? x + k
                                     : x + k + k / kPanel * ((R - 1) * kPanel);
     Floats<L> weights[NV];

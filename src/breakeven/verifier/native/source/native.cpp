@@ -88,8 +88,7 @@ void breakeven_body(const Model *model, const Pass *pass) {
 // y [rows][outputs] = x [rows][K] · weights + bias, where y is not null; where choices is not
 // null (a single projection), choices [rows] gets each row's largest output, the lowest of equals.
 void breakeven_linear(int64_t threads, const Projections *shape, const float *panels,
-                      const float *bias, int64_t rows, const float *x, float *y,
-                      int64_t *choices) {
+                      const float *bias, int64_t rows, const float *x, float *y, int64_t *choices) {
   if (rows == 0) return;
   Engine &engine = the_engine();
   std::lock_guard<std::mutex> hold(engine.turn);
@@ -126,8 +125,9 @@ void breakeven_linear(int64_t threads, const Projections *shape, const float *pa
       if (!y) return {tiles, 0}; // nothing is written
       return {y + blocks.start(block) * outputs + place(*shape, panel).output, outputs};
     };
-    product(me, step[1], linear, blocks, packed, nullptr, nullptr, tiles + me.id * 2 * kSlab * kTile,
-            where, [&](int64_t panel, int64_t block, Lines, float *tile, float *second) {
+    product(me, step[1], linear, blocks, packed, nullptr, nullptr,
+            tiles + me.id * 2 * kSlab * kTile, where,
+            [&](int64_t panel, int64_t block, Lines, float *tile, float *second) {
               take(panel, block, tile);
               if (second) take(panel + 1, block, second);
             });

@@ -17,7 +17,6 @@
 
 namespace breakeven {
 
-
 struct Projections {
   int32_t count;       // 1 to 3
   int32_t interleaved; // 1: the panels of two projections of one size alternate

@@ -97,8 +97,8 @@ template <int L> inline Floats<L> exponential(Floats<L> x) {
   Floats<L> r = fused(whole, splat<L>(-0.693359375f), x);
   r = fused(whole, splat<L>(2.12194440e-4f), r);
   Floats<L> p = splat<L>(1.9875691500e-4f);
-  for (const float term : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
-                           5.0000001201e-1f})
+  for (const float term :
+       {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
     p = fused(p, r, splat<L>(term));
   p = fused(p, r * r, r) + 1.0f;
   const Ints<L> scale = (power << 23) + 0x3f800000; // 2^whole: the magic's own bits shift out
