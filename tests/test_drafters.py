@@ -8,9 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.fastmtp import FastMTP
 from breakeven.drafters.mtp_layer import MTPLayer
-from breakeven.drafters.peft_bd import GatedBlockDrafter, MaskBlock
+from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.registry import create, names
 from breakeven.drafters.vocabulary import DraftVocabulary
 from breakeven.errors import DrafterError
@@ -66,7 +67,7 @@ def test_t17_a_draft_vocabulary_beyond_the_verifiers_names_both_sizes(tmp_path: 
 
 def test_t17_a_block_drafter_without_its_mask_is_refused_by_name(tmp_path: Path) -> None:
     adapter = RowLoRA(lean().architecture)
-    GatedBlockDrafter(adapter, MaskBlock(), IDENTITY).save(tmp_path)
+    GatedPeftBD(adapter, BlockPlan(), IDENTITY).save(tmp_path)
     mask = tmp_path / "mask_vector.safetensors"
     save_file({"something_else": load_file(mask)["mask_vector"]}, mask)
     with pytest.raises(DrafterError, match="tensor 'mask_vector' is missing"):

@@ -32,7 +32,7 @@ from breakeven.verifier.lora import LoRASpec, RowLoRA
 from breakeven.verifier.native import build as building
 from breakeven.verifier.native import library
 from breakeven.verifier.native.panels import Panels, projections
-from breakeven.verifier.rows import Rows, chain, draft_block, noised_blocks
+from breakeven.verifier.rows import BlockShape, Rows, chain, draft_block, noised_blocks
 from tiny import FAMILIES, tiny_config
 
 pytestmark = pytest.mark.skipif(
@@ -124,15 +124,14 @@ def test_draft_blocks_with_an_adapter_equal_pytorch(
     native, reference = pair(family, **SIZES["odd inner width"])
     lora, lengths = adapter_of(native, layers), [9, 4]
     for causal_block in (False, True):
-        rows = draft_block(
-            torch.tensor([3, 4]), torch.tensor(lengths), masks=6, causal_block=causal_block
-        )
+        shape = BlockShape(6, causal=causal_block)
+        rows = draft_block(torch.tensor([[3], [4]]), torch.tensor(lengths), shape)
         check(*(after(v, lengths, rows, adapter=lora) for v in (native, reference)))
 
 
 def test_rows_with_the_gate_off_are_the_verifiers_own_bits() -> None:
     native, _ = pair()
-    rows = draft_block(torch.tensor([3]), torch.tensor([9]), masks=20)
+    rows = draft_block(torch.tensor([[3]]), torch.tensor([9]), BlockShape(20))
     drafted = after(native, [9], rows, adapter=adapter_of(native)).logits
     plain = after(native, [9], chain(torch.tensor([[3]]), torch.tensor([9]))).logits
     assert drafted is not None
@@ -143,7 +142,7 @@ def test_rows_with_the_gate_off_are_the_verifiers_own_bits() -> None:
 def test_a_changed_adapter_counts_at_once() -> None:
     native, reference = pair()
     lora = adapter_of(native)
-    rows = draft_block(torch.tensor([3]), torch.tensor([9]), masks=2)
+    rows = draft_block(torch.tensor([[3]]), torch.tensor([9]), BlockShape(2))
     before = after(native, [9], rows, adapter=lora)
     for p in lora.parameters():
         p.data = p.data * 1.5
@@ -155,7 +154,7 @@ def test_a_changed_adapter_counts_at_once() -> None:
 def test_noised_blocks_see_only_their_past() -> None:
     native, reference = pair()
     lora = adapter_of(native)
-    rows = noised_blocks(torch.tensor([[2, 5], [0, 3]]), masks=3)
+    rows = noised_blocks(torch.tensor([[2, 5], [0, 3]]), BlockShape(3))
     check(*(after(v, [8, 6], rows, adapter=lora) for v in (native, reference)))
 
 
@@ -308,7 +307,7 @@ def test_a_frozen_linear_saves_like_a_linear_and_keeps_its_constants(native: boo
 
 def test_gradients_flow_through_pytorch_and_passes_stay_native_afterwards() -> None:
     native, reference = pair()
-    rows = noised_blocks(torch.tensor([[2, 5]]), masks=3)
+    rows = noised_blocks(torch.tensor([[2, 5]]), BlockShape(3))
     grads = []
     for verifier in (native, reference):
         lora = adapter_of(verifier).requires_grad_(True)

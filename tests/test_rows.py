@@ -12,7 +12,7 @@ from breakeven.cost.ledger import Ledger
 from breakeven.verifier.cache import KVCache, ReadOnlyPast, visibility
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.lora import LoRASpec, RowLoRA
-from breakeven.verifier.rows import Rows, causal, chain, draft_block, noised_blocks
+from breakeven.verifier.rows import BlockShape, Rows, causal, chain, draft_block, noised_blocks
 from tiny import FAMILIES, tiny_verifier
 
 VOCAB, MASKS = 64, 4
@@ -47,13 +47,15 @@ def test_t23_training_blocks_equal_draft_passes(family: str, causal_block: bool)
     lora = adapter_of(verifier)
     anchors = torch.tensor([[3, 9, 14], [0, 7, 19]])
     clean = cached(verifier, ids)
-    rows = noised_blocks(anchors, MASKS, causal_block=causal_block)
+    rows = noised_blocks(anchors, BlockShape(MASKS, causal=causal_block))
     trained = verifier.head(verifier.body(rows, ReadOnlyPast(clean), lora).hidden)
     for request in range(2):
         for block, anchor in enumerate(anchors[request].tolist()):
             cache = cached(verifier, ids[request : request + 1, :anchor])
             root = ids[request, anchor : anchor + 1]
-            layout = draft_block(root, cache.lengths, MASKS, causal_block=causal_block)
+            layout = draft_block(
+                root[:, None], cache.lengths, BlockShape(MASKS, causal=causal_block)
+            )
             out = verifier.run(Phase.DRAFT, layout, cache, Ledger(), adapter=lora)
             assert out.logits is not None
             expected = trained[request, block * MASKS : (block + 1) * MASKS]
@@ -63,7 +65,7 @@ def test_t23_training_blocks_equal_draft_passes(family: str, causal_block: bool)
 def test_the_gated_root_row_is_the_verifiers_bit_for_bit() -> None:
     verifier, ids = tiny_verifier(), ids_of(1, 10)
     lora = adapter_of(verifier)
-    layout = draft_block(ids[:, 9], torch.tensor([9]), MASKS)
+    layout = draft_block(ids[:, 9:10], torch.tensor([9]), BlockShape(MASKS))
     drafted, bare = cached(verifier, ids[:, :9]), cached(verifier, ids[:, :9])
     with_adapter = verifier.run(Phase.DRAFT, layout, drafted, Ledger(), adapter=lora)
     untouched = RowLoRA(verifier.architecture, LoRASpec(rank=4)).double()  # B = 0: no delta
@@ -80,7 +82,7 @@ def test_the_free_token_is_the_plain_step() -> None:
     verifier, ids = tiny_verifier(), ids_of(1, 10)
     cache = cached(verifier, ids[:, :9])
     plain = verifier.run(Phase.PLAIN, chain(ids[:, 9:], cache.lengths), cache, Ledger())
-    layout = draft_block(ids[:, 9], cache.lengths, MASKS)
+    layout = draft_block(ids[:, 9:10], cache.lengths, BlockShape(MASKS))
     drafted = verifier.run(Phase.DRAFT, layout, cache, Ledger(), adapter=adapter_of(verifier))
     assert plain.logits is not None
     assert drafted.logits is not None
@@ -105,7 +107,9 @@ def test_a_later_token_changes_no_earlier_logit() -> None:
     changed = ids.clone()
     changed[0, 6:] = (changed[0, 6:] + 1) % VOCAB
     before, after = (
-        verifier.body(noised_blocks(anchors, MASKS), ReadOnlyPast(cached(verifier, x)), lora).hidden
+        verifier.body(
+            noised_blocks(anchors, BlockShape(MASKS)), ReadOnlyPast(cached(verifier, x)), lora
+        ).hidden
         for x in (ids, changed)
     )
     assert torch.equal(before, after)
@@ -114,8 +118,10 @@ def test_a_later_token_changes_no_earlier_logit() -> None:
 def test_blocks_do_not_see_each_other() -> None:
     verifier, ids = tiny_verifier(), ids_of(1, 20)
     lora, past = adapter_of(verifier), ReadOnlyPast(cached(verifier, ids))
-    both = verifier.body(noised_blocks(torch.tensor([[3, 12]]), MASKS), past, lora).hidden
-    one = verifier.body(noised_blocks(torch.tensor([[12]]), MASKS), past, lora).hidden
+    both = verifier.body(
+        noised_blocks(torch.tensor([[3, 12]]), BlockShape(MASKS)), past, lora
+    ).hidden
+    one = verifier.body(noised_blocks(torch.tensor([[12]]), BlockShape(MASKS)), past, lora).hidden
     torch.testing.assert_close(both[:, MASKS:], one)
 
 

@@ -29,6 +29,7 @@ SETTINGS = {
     "evaluate": {"every": 3, "prompts": 2, "max_new_tokens": 8},
 }
 OF_METHOD: dict[str, dict[str, Any]] = {
+    "peft-bd": {"masks": 4, "anchors": 4, "rank": 2},
     "peft-bd-gated": {"anchors": 4, "rank": 2},
     "fastmtp": {"start_rows": 2, "vocabulary": 32},
 }
@@ -131,7 +132,10 @@ def test_a_folder_of_something_else_is_left_alone(
     ("text", "line"),
     [
         ("drafter: fastmpt", "drafter: 'fastmpt' cannot be trained; did you mean 'fastmtp'?"),
-        ("train: {lr: 1}", "the key 'drafter' is missing; allowed: fastmtp, peft-bd-gated"),
+        (
+            "train: {lr: 1}",
+            "the key 'drafter' is missing; allowed: fastmtp, peft-bd, peft-bd-gated",
+        ),
         ("drafter: fastmtp\nmethod: {maks: 1}", "unknown key 'method.maks'"),
         ("drafter: fastmtp\ntrain: {lr: -1}", "'train.lr' = -1"),
         ("drafter: fastmtp\nmethod: {weights: [1, 2]}", "3 steps need 3 weights"),

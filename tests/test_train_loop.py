@@ -154,13 +154,13 @@ class Poisoned(Objective):
     name, drafts = "poisoned", 1
 
     def __init__(self, inner: Objective, row: str) -> None:
-        super().__init__()
+        super().__init__(tiny_verifier())
         self.inner, self._row = inner, row
 
     def labels(self, row: Row) -> int:
         return self.inner.labels(row)
 
-    def forward(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
+    def judge(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
         judged = self.inner(rows, generator)
         if any(row.id == self._row for row in rows):
             return Judged(judged.loss * math.nan, judged.score)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,65 +11,125 @@ from torch import Tensor
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.data.artifact import Row
+from breakeven.decode.generate import generate
+from breakeven.decode.request import Request
 from breakeven.drafters.base import Context
+from breakeven.drafters.denoise import Canvas
 from breakeven.drafters.ngram import NGram
-from breakeven.drafters.peft_bd import GatedBlockDrafter
+from breakeven.drafters.peft_bd import GatedPeftBD, PeftBD
 from breakeven.errors import DrafterError
+from breakeven.train.blocks import Blocks, cut
 from breakeven.train.clean import Clean, CleanStream
 from breakeven.train.peft_bd import PeftBdObjective
+from breakeven.verifier.cache import NoPast
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.interface import Verifier
-from breakeven.verifier.rows import chain, draft_block
+from breakeven.verifier.rows import chain, noised_blocks, two_streams
 from tiny import FAMILIES, tiny_verifier
-from training import objective_of, own_rows, shaken
+from training import VARIANTS, fit, objective_of, own_rows, shaken
 
 
-def trained(verifier: LeanVerifier, rows: list[Row], **settings: object) -> PeftBdObjective:
-    objective = shaken(objective_of("peft-bd-gated", verifier, rows, **settings))
+def trained(
+    verifier: LeanVerifier, rows: list[Row], name: str = "peft-bd-gated", **settings: object
+) -> PeftBdObjective:
+    objective = shaken(objective_of(name, verifier, rows, **settings))
     assert isinstance(objective, PeftBdObjective)
-    return objective
+    return objective.eval()
 
 
 def clean(verifier: LeanVerifier, row: Row) -> Clean:
     return CleanStream(verifier, with_keys=True).of(row)
 
 
+def blocks_at(objective: PeftBdObjective, row: Row, anchors: list[int]) -> tuple[Tensor, Blocks]:
+    texts = torch.tensor([[*row.prompt_ids, *row.continuation_ids]])
+    roots = torch.tensor([anchors])
+    hidden = torch.ones(*roots.shape, objective.plan.masks, dtype=torch.bool)
+    return texts, cut(objective.plan, texts, torch.tensor([texts.shape[1]]), roots, hidden)
+
+
 @torch.no_grad()
-def training_logits(objective: PeftBdObjective, stream: Clean, anchors: list[int]) -> Tensor:
-    states = objective.states([stream], torch.tensor([anchors]))[0]
-    return objective._verifier.head(states)  # [A, M, V]
+def training_logits(objective: PeftBdObjective, row: Row, anchors: list[int]) -> Tensor:
+    """``[A, G, V]`` of the guesses behind each anchor, teacher-forced."""
+    texts, blocks = blocks_at(objective, row, anchors)
+    states = objective.states(texts, blocks, [clean(objective._verifier, row)])[0]
+    return objective._verifier.head(states)
 
 
 def decode_logits(objective: PeftBdObjective, text: list[int], root: int) -> Tensor:
-    """The draft pass over a cache that plain decoding wrote: root row and M mask rows."""
+    """``[most, V]`` by which the deployed drafter chooses its drafts behind ``root``."""
     verifier = objective._verifier
+    drafter = objective.drafter()
+    drafter.reserve(1, len(text) + 8)
     cache = verifier.new_cache(1, len(text) + 8)
-    for token in text[:root]:
-        verifier.run(Phase.PLAIN, chain(torch.tensor([[token]]), cache.lengths), cache, Ledger())
+    context = Context(verifier, [[]], cache, Ledger())
+    for index, token in enumerate(text[:root]):  # as plain decoding would have written it
+        layout = chain(torch.tensor([[token]]), cache.lengths)
+        verifier.run(Phase.PLAIN, layout, cache, Ledger())
         cache.commit(1)
-    rows = draft_block(
-        torch.tensor([text[root]]),
-        cache.lengths,
-        masks=objective.drafts - 1,
-        causal_block=objective.drafter().block.causal,
-    )
-    out = verifier.run(Phase.DRAFT, rows, cache, Ledger(), adapter=objective.adapter)
-    assert out.logits is not None
-    return out.logits[0]  # [M + 1, V]
+        context.tokens[0].append(token)
+        if index == 1:
+            drafter.begin(context, 0, None)
+    context.tokens[0].append(text[root])
+    kept: list[Tensor] = []
+    choose = verifier.choose
+    verifier.choose = lambda h: (kept.append(verifier.head(h)), choose(h))[1]  # type: ignore
+    try:
+        drafter.propose(context, objective.drafts)
+    finally:
+        del verifier.choose  # type: ignore[method-assign]
+    rows = kept[0].shape[1]
+    canvas = Canvas(drafter.plan, drafter.plan.shape, torch.tensor([0]), steps=1, refill="masked")
+    prefix = rows - drafter.plan.shape.width
+    index = canvas.sources(torch.tensor([prefix]), prefix)[0]
+    return kept[0][0, index]
 
 
-@pytest.mark.parametrize("causal", [True, False])
+BLOCK_VARIANTS = [name for name in VARIANTS if name != "fastmtp"]
+
+
+@pytest.mark.parametrize("name", BLOCK_VARIANTS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_teacher_forced_logits_are_the_deployed_ones(family: str, causal: bool) -> None:
-    """T23 at every position, in float64."""
+def test_teacher_forced_logits_are_the_deployed_ones(family: str, name: str) -> None:
+    """T23 at every position, in float64: V1 over its own cache, V2 over the verifier's."""
     verifier = tiny_verifier(family)
     row = own_rows(verifier, 1)[0]
-    objective = trained(verifier, [row], causal=causal)
+    objective = trained(verifier, [row], name)
     text = [*row.prompt_ids, *row.continuation_ids]
     roots = list(range(len(row.prompt_ids), len(text) - 2))
-    taught = training_logits(objective, clean(verifier, row), roots)
+    taught = training_logits(objective, row, roots)
+    free = objective.plan.free
     for root, logits in zip(roots, taught, strict=True):
-        assert (decode_logits(objective, text, root)[1:] - logits).abs().max() < 1e-10
+        deployed = decode_logits(objective, text, root)
+        assert (deployed[free:] - logits).abs().max() < 1e-10
+
+
+def test_an_adapter_of_every_row_is_not_at_home_in_the_verifiers_cache() -> None:
+    """V3, the mismatch: other logits, the same output."""
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 3)
+    objective = trained(verifier, rows, "peft-bd")
+    fit(objective, rows, 40)
+    mismatched = PeftBD(objective.adapter, objective.plan, cache="shared")
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    own, shared = (
+        list(generate(verifier, requests, drafter=drafter, k=3, batch=2))
+        for drafter in (objective.drafter(), mismatched)
+    )
+    assert {a.id: a.tokens for a in own} == {a.id: a.tokens for a in shared}
+    assert {r.id: list(r.continuation_ids) for r in rows} == {a.id: a.tokens for a in shared}
+    assert [a.rounds for a in own] != [a.rounds for a in shared]
+
+
+def test_requests_that_went_on_without_drafts_are_caught_up_with() -> None:
+    """A long stretch of plain steps, then a draft: the own cache reads what it has missed."""
+    verifier = tiny_verifier()
+    row = own_rows(verifier, 1, new_tokens=40)[0]
+    objective = trained(verifier, [row], "peft-bd")
+    text = [*row.prompt_ids, *row.continuation_ids]
+    late = decode_logits(objective, text, len(text) - 4)  # begun at two tokens
+    taught = training_logits(objective, row, [len(text) - 4])[0]
+    assert (late - taught).abs().max() < 1e-10
 
 
 def test_the_free_token_is_the_verifiers_own_and_masks_do_not_touch_it() -> None:
@@ -84,32 +146,47 @@ def test_the_free_token_is_the_verifiers_own_and_masks_do_not_touch_it() -> None
     assert (decode_logits(objective, text, root)[0] - plain[0, root]).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_block_sees_no_token_behind_its_anchor(causal: bool) -> None:
+@pytest.mark.parametrize("name", BLOCK_VARIANTS)
+def test_a_block_sees_no_token_behind_its_anchor(name: str) -> None:
     """T23, the leak test: other tokens after the anchor, same logits bit for bit."""
     verifier = tiny_verifier()
     row = own_rows(verifier, 1)[0]
-    objective = trained(verifier, [row], causal=causal)
+    objective = trained(verifier, [row], name)
     anchor = len(row.prompt_ids) + 4
     text = [*row.prompt_ids, *row.continuation_ids]
     changed = text[: anchor + 1] + [(t + 1) % 64 for t in text[anchor + 1 :]]
-    cut = len(row.prompt_ids)
-    other = Row("changed", "chat", tuple(changed[:cut]), tuple(changed[cut:]), row.finish_reason)
+    start = len(row.prompt_ids)
+    other = replace(row, id="changed", continuation_ids=tuple(changed[start:]))
     assert torch.equal(
-        training_logits(objective, clean(verifier, row), [anchor]),
-        training_logits(objective, clean(verifier, other), [anchor]),
+        training_logits(objective, row, [anchor]), training_logits(objective, other, [anchor])
     )
 
 
-def test_blocks_do_not_see_each_other() -> None:
+@pytest.mark.parametrize("name", BLOCK_VARIANTS)
+def test_blocks_do_not_see_each_other(name: str) -> None:
+    verifier = tiny_verifier()
+    row = own_rows(verifier, 1)[0]
+    objective = trained(verifier, [row], name)
+    first = len(row.prompt_ids)
+    together = training_logits(objective, row, [first, first + 5])
+    alone = training_logits(objective, row, [first + 5])
+    assert (together[1] - alone[0]).abs().max() < 1e-12
+
+
+def test_a_gated_block_over_remembered_keys_is_the_two_stream_pass() -> None:
+    """The shortcut of training (no gradient, keys reused) against both streams in one pass."""
     verifier = tiny_verifier()
     row = own_rows(verifier, 1)[0]
     objective = trained(verifier, [row])
-    first = len(row.prompt_ids)
-    stream = clean(verifier, row)
-    together = training_logits(objective, stream, [first, first + 5])
-    alone = training_logits(objective, stream, [first + 5])
-    assert (together[1] - alone[0]).abs().max() < 1e-12
+    texts, blocks = blocks_at(objective, row, [5, 9])
+    layout = noised_blocks(blocks.anchors, objective.plan.shape)
+    both = two_streams(texts, layout, gated=True)
+    hidden = verifier.body(both, NoPast(), objective.adapter).hidden
+    states = objective.states(texts, blocks, [clean(verifier, row)])
+    expected = hidden[:, texts.shape[1] :].view_as(states)
+    assert (states - expected).abs().max() < 1e-12
+    untouched = clean(verifier, row).hidden
+    assert (hidden[0, : texts.shape[1]] - untouched).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -134,19 +211,8 @@ def test_the_mask_is_no_token() -> None:
     verifier = tiny_verifier()
     row = own_rows(verifier, 1)[0]
     objective = trained(verifier, [row])
-    assert training_logits(objective, clean(verifier, row), [6]).shape[-1] == 64
+    assert training_logits(objective, row, [6]).shape[-1] == 64
     assert objective.adapter.mask_vector.shape == (32,)
-
-
-def test_labels_start_behind_the_free_token_and_end_with_the_text() -> None:
-    verifier = tiny_verifier()
-    row = Row("a", "chat", (1, 2, 3), (10, 11, 12, 13), own_rows(verifier, 1)[0].finish_reason)
-    objective = trained(verifier, [row], masks=3)
-    anchors = objective._anchors([row], torch.Generator().manual_seed(0))
-    assert anchors.tolist() == [[3, 4]]  # the roots 10 and 11; behind 12 there is nothing to guess
-    labels = objective._labels([clean(verifier, row)], anchors)
-    assert labels.tolist() == [[[12, 13, -1], [13, -1, -1]]]
-    assert objective.labels(Row("b", "chat", (1,), (2, 3), row.finish_reason)) == 0
 
 
 def test_the_stored_clean_stream_is_bounded_and_repeats_itself() -> None:
@@ -169,5 +235,5 @@ def test_a_verifier_that_cannot_be_adapted_is_refused(tmp_path: object) -> None:
         name = "some-model"
 
     with pytest.raises(DrafterError, match="needs the lean decoder"):
-        GatedBlockDrafter.load(tmp_path, Other())  # type: ignore[arg-type]
+        GatedPeftBD.load(tmp_path, Other())  # type: ignore[arg-type]
     assert not isinstance(Other(), Verifier)

@@ -15,10 +15,31 @@ from breakeven.train.clean import CleanStream
 from breakeven.train.fastmtp import FastMtpObjective
 from breakeven.train.objective import Objective
 from breakeven.train.peft_bd import PeftBdObjective
-from breakeven.train.recipe import EvaluateSettings, FastMtpSettings, PeftBdSettings
+from breakeven.train.recipe import (
+    EvaluateSettings,
+    FastMtpSettings,
+    GatedSettings,
+    PeftBdSettings,
+)
 from breakeven.verifier.decoder import LeanVerifier
 
-METHODS = ("peft-bd-gated", "fastmtp")
+ROOTED = "root_in_block"
+VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
+    "peft-bd": ("peft-bd", {}),
+    "peft-bd, shifted": ("peft-bd", {"labels": "shift"}),
+    "peft-bd, rooted": ("peft-bd", {"anchoring": ROOTED}),
+    "peft-bd, rooted, shifted": ("peft-bd", {"anchoring": ROOTED, "labels": "shift"}),
+    "peft-bd-gated": ("peft-bd-gated", {}),
+    "peft-bd-gated, causal": ("peft-bd-gated", {"causal": True}),
+    "peft-bd-gated, same": ("peft-bd-gated", {"labels": "same"}),
+    "peft-bd-gated, same, unanchored": ("peft-bd-gated", {"labels": "same", "anchoring": "none"}),
+    "peft-bd-gated, rooted": ("peft-bd-gated", {"anchoring": ROOTED, "labels": "same"}),
+    "peft-bd-gated, rooted, shifted": ("peft-bd-gated", {"anchoring": ROOTED}),
+    "fastmtp": ("fastmtp", {}),
+}
+"""Every trainable method in every shape that changes which rows run: name -> method, settings."""
+
+METHODS = tuple(VARIANTS)
 
 
 def own_rows(
@@ -36,18 +57,27 @@ def own_rows(
 
 
 def objective_of(
-    name: str, verifier: LeanVerifier, rows: Sequence[Row], **settings: object
+    name: str,
+    verifier: LeanVerifier,
+    rows: Sequence[Row],
+    *,
+    teacher: torch.dtype | None = None,
+    **settings: object,
 ) -> Objective:
-    """An objective with a clean stream in the verifier's own precision, prepared on ``rows``."""
+    """An objective of a variant, its clean stream in the verifier's own precision, prepared."""
     torch.manual_seed(0)
     objective: Objective
-    clean = CleanStream(verifier, with_keys=name != "fastmtp")
-    if name == "fastmtp":
+    method, variant = VARIANTS[name]
+    frozen = verifier.recast(teacher) if teacher else verifier
+    clean = CleanStream(frozen, with_keys=method == "peft-bd-gated")
+    if method == "fastmtp":
         chosen = {"vocabulary": None, "start_rows": 4, **settings}
-        objective = FastMtpObjective(verifier, FastMtpSettings(**chosen), clean)  # type: ignore[arg-type]
+        objective = FastMtpObjective(frozen, FastMtpSettings(**chosen), clean, deployed=verifier)  # type: ignore[arg-type]
     else:
-        chosen = {"rank": 8, "anchors": 8, **settings}
-        objective = PeftBdObjective(verifier, PeftBdSettings(**chosen), clean)  # type: ignore[arg-type]
+        kind = GatedSettings if method == "peft-bd-gated" else PeftBdSettings
+        small = {"rank": 8, "anchors": 8, "masks": 3, "starts": "random"}
+        chosen = {**small, **variant, **settings}
+        objective = PeftBdObjective(frozen, kind(**chosen), clean)  # type: ignore[arg-type]
     objective.prepare(rows, rows, fresh=True)
     return objective
 

@@ -77,3 +77,13 @@ class Card:
                 "train it again"
             )
         return value
+
+    def choice(self, folder: Path, name: str, allowed: tuple[str, ...]) -> Any:
+        """A setting that is one of a few words; :class:`DrafterError` otherwise."""
+        value = self.setting(folder, name)
+        if value not in allowed:
+            raise DrafterError(
+                f"{folder / CARD_FILE}: {name} = {value!r} is not one of {', '.join(allowed)}; "
+                "train it again"
+            )
+        return value

@@ -1,98 +1,211 @@
-"""``peft-bd-gated``: the verifier drafts for itself, through a LoRA that only mask rows see.
+"""PEFT-BD: the verifier drafts for itself, many tokens in one pass, through a LoRA adapter.
 
-One draft pass over ``[root, mask, mask, …]`` (ALGORITHMS 1.8 V2, 1.9 "free first token"):
+A draft pass feeds the root and a block of mask rows; each mask names one token (ALGORITHMS 1.8).
+Two drafters share the code and differ in what the adapter touches:
 
-- the root row runs with the gate off, so its arg-max is the verifier's own next token ``y0`` and
-  its key/value row is the verifier's: the first draft is free and never rejected;
-- mask row j, at position ``root + j``, runs with the adapter on, reads the verifier's own cache
-  and predicts the token after its position (shifted labels), the draft after ``y0`` by j - 1.
+- ``peft-bd``, the paper's: the adapter acts in every row, so the prefix needs keys and values of
+  its own (:mod:`~breakeven.drafters.own_cache`): twice the cache, a second prefill. Reading the
+  verifier's cache instead (``cache="shared"``) is never right for this adapter; it is kept to
+  measure what such a mistake costs.
+- ``peft-bd-gated``: the adapter acts in the block only and reads the verifier's cache. The root
+  row is the verifier's own, so the first draft can be free.
 
-K drafts therefore take a pass of K rows, or of all the rows it was trained with where masks see
-each other (see :class:`MaskBlock`). The mask is an input vector of the adapter, not a
-token: the head keeps the verifier's V rows and can never emit it.
+``steps`` > 1 denoises again with the most confident tokens filled in (ALGORITHMS 1.10): right,
+``refill="masked"``, filled tokens stay; wrong, ``refill="all"``, every position is filled and
+then read anew, from rows that were never trained.
+
+The mask is an input vector of the adapter, not a token: the head cannot emit it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
+from torch import Tensor
 
 from breakeven.core import Draft, Phase
 from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
 from breakeven.drafters.card import Card
-from breakeven.errors import DrafterError
+from breakeven.drafters.denoise import Canvas
+from breakeven.drafters.own_cache import OwnCache
+from breakeven.errors import DrafterError, nearest
+from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.lora import RowLoRA
-from breakeven.verifier.rows import draft_block
+from breakeven.verifier.rows import BlockShape, draft_block
 
 
-@dataclass(frozen=True, slots=True)
-class MaskBlock:
-    """The trained block: how many masks, and whether a mask sees only earlier masks.
+class BlockDrafter(Drafter):
+    """Drafts one block per round with an adapter on the verifier's backbone."""
 
-    Masks that see each other draft better, the later ones serving the earlier as room to compute
-    in, but then the whole block must run, whatever K is.
-    """
-
-    masks: int = 3
-    causal: bool = False
-
-
-class GatedBlockDrafter(Drafter):
-    """PEFT-BD with a row-gated adapter on the verifier's own cache."""
-
-    name = "peft-bd-gated"
-    free = 1
+    gated: ClassVar[bool]
 
     def __init__(
-        self, adapter: RowLoRA, block: MaskBlock, verifier: Identity | None = None
+        self,
+        adapter: RowLoRA,
+        plan: BlockPlan,
+        verifier: Identity | None = None,
+        *,
+        cache: Literal["own", "shared"] | None = None,
+        steps: int = 1,
+        refill: Literal["masked", "all"] = "masked",
     ) -> None:
-        self.adapter, self.block, self.verifier = adapter, block, verifier
-        self.scratch_rows = block.masks
+        """``cache`` defaults to what the adapter was trained for."""
+        assert plan.gated == self.gated, f"{self.name} needs a plan with gated={self.gated}"
+        _check(cache, steps, refill, plan)
+        self.adapter, self.plan, self.verifier = adapter, plan, verifier
+        self.steps, self.refill = steps, refill
+        self.free = plan.free
+        self.scratch_rows = plan.shape.width
+        own = cache == "own" if cache else not plan.gated
+        self._own = OwnCache(adapter) if own else None
+
+    def reserve(self, batch: int, capacity: int) -> None:
+        """Room for the adapter's own cache, if it has one."""
+        if self._own is not None:
+            self._own.reserve(batch, capacity + 2 * (self.plan.most + 1))
+
+    @torch.inference_mode()
+    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
+        """Read the new prompts through the adapter."""
+        if self._own is not None:
+            self._own.begin(context, start)
+
+    @torch.inference_mode()
+    def move(self, source: int, target: int) -> None:
+        """The own cache's rows go with the request."""
+        if self._own is not None:
+            self._own.move(source, target)
 
     @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
-        """The verifier's own next token and up to ``k - 1`` guesses, from one pass.
-
-        No more than the masks it was trained with: ``K <= masks + 1``.
-        """
+        """At most ``plan.most`` tokens per request, from ``steps`` passes."""
+        k = min(k, self.plan.most)
+        shape = BlockShape(self.plan.masks_for(k), self.plan.shape.rooted, self.plan.causal)
+        stream, cache = self._prefix(context)
         roots = torch.tensor([tokens[-1] for tokens in context.tokens])
-        masks = min(k - 1, self.block.masks) if self.block.causal else self.block.masks
+        canvas = Canvas(self.plan, shape, roots, steps=self.steps, refill=self.refill)
+        while True:
+            named, sure = self._read(context, stream, cache, canvas)
+            if canvas.finished:
+                break
+            assert sure is not None
+            canvas.fill(named, sure)
+        if self._own is not None:
+            self._own.keep([len(tokens) for tokens in stream])
+        drafts = canvas.drafts(named)[:, :k]
+        return [Draft(tuple(tokens), free=self.free) for tokens in drafts.tolist()]
+
+    def _prefix(self, context: Context) -> tuple[list[list[int]], KVCache]:
+        """What has to be read before the block, and the cache that it follows."""
+        if self._own is not None:
+            return self._own.missing(context, rooted=self.plan.shape.rooted)
+        rooted = self.plan.shape.rooted
+        return [[] if rooted else tokens[-1:] for tokens in context.tokens], context.cache
+
+    def _read(
+        self, context: Context, stream: list[list[int]], cache: KVCache, canvas: Canvas
+    ) -> tuple[Tensor, Tensor | None]:
+        """One pass: the tokens named for offsets 1.., and how sure of them, ``[B, most]`` each."""
+        counts = torch.tensor([len(tokens) for tokens in stream])
+        size = int(counts.max())
+        padded = torch.tensor([[*t, *[0] * (size - len(t))] for t in stream], dtype=torch.long)
         rows = draft_block(
-            roots, context.cache.lengths, masks=masks, causal_block=self.block.causal
+            padded.view(len(stream), size),
+            cache.lengths,
+            canvas.shape,
+            counts=counts,
+            block_ids=canvas.ids,
+            masked=canvas.masked,
+            gated=self.plan.gated,
         )
         out = context.verifier.run(
             Phase.DRAFT,
             rows,
-            context.cache,
+            cache,
             context.ledger,
             adapter=self.adapter,
-            logits="choices",
+            logits="choices" if canvas.finished else "all",
         )
-        assert out.choices is not None  # [B, K]
-        return [Draft(tuple(tokens[:k]), free=1) for tokens in out.choices.tolist()]
+        index = canvas.sources(counts, size).to(out.hidden.device)  # [B, most]
+        if out.choices is not None:
+            return out.choices.gather(1, index).cpu(), None
+        assert out.logits is not None
+        sure, named = out.logits.softmax(dim=-1, dtype=torch.float32).max(dim=-1)
+        return named.gather(1, index).cpu(), sure.gather(1, index).cpu()
 
     def save(self, folder: Path) -> None:
         """Write a PEFT adapter directory, the mask vector and the card."""
         base = self.verifier.name if self.verifier else "unknown"
         self.adapter.save(folder, base)
-        settings = {"masks": self.block.masks, "causal": self.block.causal}
+        settings = {
+            "masks": self.plan.masks,
+            "causal": self.plan.causal,
+            "labels": self.plan.labels,
+            "anchoring": self.plan.anchoring,
+        }
         Card(self.name, self.verifier, settings).write(folder)
 
     @classmethod
     def load(
-        cls, folder: Path, verifier: Verifier, identity: Identity | None = None
-    ) -> GatedBlockDrafter:
-        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+        cls,
+        folder: Path,
+        verifier: Verifier,
+        identity: Identity | None = None,
+        **options: object,
+    ) -> Self:
+        """Read what :meth:`save` wrote; ``options`` are those of the class.
+
+        :class:`DrafterError` if it does not fit ``verifier`` or an option is unknown.
+        """
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
-        block = MaskBlock(card.size(folder, "masks"), bool(card.setting(folder, "causal")))
-        adapter = RowLoRA.load(folder, lean.architecture).to(lean.device, lean.dtype)
-        return cls(adapter.requires_grad_(False), block, card.verifier)
+        plan = BlockPlan(
+            card.size(folder, "masks"),
+            bool(card.setting(folder, "causal")),
+            card.choice(folder, "labels", get_args(Labels)),
+            card.choice(folder, "anchoring", get_args(Anchoring)),
+            gated=cls.gated,
+        )
+        unknown = set(options) - {"cache", "steps", "refill"}
+        if unknown:
+            raise DrafterError(
+                f"{cls.name}: option '{min(unknown)}' is unknown; give cache, steps or refill"
+            )
+        adapter = RowLoRA.load(folder, lean.architecture).to(lean.device)
+        return cls(adapter.requires_grad_(False), plan, card.verifier, **options)  # type: ignore[arg-type]
+
+
+class PeftBD(BlockDrafter):
+    """The paper's drafter: the adapter acts in every row (V1)."""
+
+    name = "peft-bd"
+    gated = False
+
+
+class GatedPeftBD(BlockDrafter):
+    """The row-gated drafter on the verifier's own cache (V2)."""
+
+    name = "peft-bd-gated"
+    gated = True
+
+
+def _check(cache: str | None, steps: int, refill: str, plan: BlockPlan) -> None:
+    if plan.fault:
+        raise DrafterError(plan.fault)
+    if cache not in (None, "own", "shared"):
+        raise DrafterError(f"cache '{cache}': {nearest(str(cache), ('own', 'shared'))}")
+    if cache == "own" and plan.gated:
+        raise DrafterError("cache 'own': a gated adapter reads the verifier's cache; leave it out")
+    if refill not in ("masked", "all"):
+        raise DrafterError(f"refill '{refill}': {nearest(str(refill), ('masked', 'all'))}")
+    if not isinstance(steps, int) or not 1 <= steps <= plan.masks:
+        raise DrafterError(f"steps {steps}: give 1 to {plan.masks}, at most one per mask")
 
 
 def require_lean(verifier: Verifier, drafter: str) -> LeanVerifier:

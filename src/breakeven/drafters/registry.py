@@ -32,8 +32,13 @@ METHODS = {
     "ngram": Method(
         "breakeven.drafters.ngram:NGram", False, "looks the last tokens up in the context"
     ),
+    "peft-bd": Method(
+        "breakeven.drafters.peft_bd:PeftBD",
+        True,
+        "the paper's LoRA block diffusion, over a cache of its own",
+    ),
     "peft-bd-gated": Method(
-        "breakeven.drafters.peft_bd:GatedBlockDrafter",
+        "breakeven.drafters.peft_bd:GatedPeftBD",
         True,
         "row-gated LoRA block diffusion on the verifier's own backbone and cache",
     ),
@@ -64,7 +69,7 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
         raise DrafterError(f"'{name}' is a trained drafter; give its folder: {name}=FOLDER")
     if not Path(path).is_dir():
         raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
-    drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity)
+    drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity, **options)
     return drafter
 
 

@@ -5,7 +5,7 @@ committed rows (made by step 1 from true states) and the recursed rows of its ow
 runs all rounds of a text at once: *origin* i is the step-1 row a round would start from; its row
 of step k sees step-1 rows 0..i and the rows of steps 2..k of the same origin (the training-time
 test of EAGLE-3, ALGORITHMS 2.2 and 5). FastMTP as published trains each step on its own instead,
-plain causal, which decoding never does (:class:`SeparateSteps`).
+plain causal, which decoding never does (:class:`~breakeven.verifier.cache.NoPast`).
 """
 
 from __future__ import annotations
@@ -48,20 +48,6 @@ class CrossSteps:
         self._keys.append(keys)
         self._values.append(values)
         return torch.cat(self._keys, dim=2), torch.cat(self._values, dim=2)
-
-
-class SeparateSteps:
-    """No past at all: each step sees its own rows only, causally."""
-
-    def span(self, rows: Rows) -> Span:
-        """Plan a pass over ``[B, W]`` rows that see each other as ``rows.sees`` says."""
-        batch, width = rows.batch, rows.width
-        slots = torch.arange(width).expand(batch, width)
-        return Span(slots, width, rows.sees.expand(batch, width, width), 0)
-
-    def extend(self, layer: int, keys: Tensor, values: Tensor, span: Span) -> tuple[Tensor, Tensor]:
-        """The new rows alone."""
-        return keys, values
 
 
 def recursed(origins: Tensor, step: int) -> Rows:

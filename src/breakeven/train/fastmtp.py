@@ -20,12 +20,13 @@ from breakeven.drafters.fastmtp import FastMTP, pruned_head
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.vocabulary import DraftVocabulary
 from breakeven.train.clean import CleanStream, padded
-from breakeven.train.cross_step import CrossSteps, SeparateSteps, recursed
+from breakeven.train.cross_step import CrossSteps, recursed
 from breakeven.train.loss import token_losses, widened
 from breakeven.train.objective import Judged, Objective
 from breakeven.train.recipe import FastMtpSettings
 from breakeven.train.score import Score
 from breakeven.train.warm_start import copy_last_layer, regress_input
+from breakeven.verifier.cache import NoPast
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.rows import Rows, causal, chain
@@ -42,12 +43,14 @@ class FastMtpObjective(Objective):
         settings: FastMtpSettings,
         clean: CleanStream,
         identity: Identity | None = None,
+        deployed: LeanVerifier | None = None,
     ) -> None:
-        super().__init__()
+        """``deployed`` (default: ``verifier``) decodes with the drafter and gives it its type."""
+        super().__init__(verifier)
         self._verifier, self._settings, self._clean = verifier, settings, clean
-        self._identity = identity
+        self._identity, self._deployed = identity, deployed or verifier
         self.drafts = settings.steps
-        self.layer = MTPLayer.of(verifier)
+        self.layer = MTPLayer.of(self._deployed)
         self._vocabulary: DraftVocabulary | None = None
         self._head = pruned_head(verifier, None)
 
@@ -61,7 +64,7 @@ class FastMtpObjective(Objective):
             )
             self._head = pruned_head(verifier, self._vocabulary)
         if fresh and settings.start != "random":
-            copy_last_layer(self.layer, verifier)
+            copy_last_layer(self.layer, self._deployed)
         if fresh and settings.start == "regression":
             regress_input(self.layer, verifier, self._clean, rows[: settings.start_rows])
 
@@ -69,7 +72,7 @@ class FastMtpObjective(Objective):
         """Origins: the last prompt token and all but the last two of the continuation."""
         return max(0, len(row.continuation_ids) - 1)
 
-    def forward(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
+    def judge(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
         """All origins of all rows, K steps deep. Draws nothing from ``generator``."""
         streams = [self._clean.of(row) for row in rows]
         texts = padded([s.token_ids for s in streams]).to(self._verifier.device)
@@ -95,7 +98,7 @@ class FastMtpObjective(Objective):
     def drafter(self) -> FastMTP:
         """A frozen copy of the layer as it stands."""
         layer = copy.deepcopy(self.layer).freeze()
-        return FastMTP(layer, self._vocabulary, self._verifier, self._identity)
+        return FastMTP(layer, self._vocabulary, self._deployed, self._identity)
 
     def save(self, folder: Path) -> None:
         """Write the drafter's folder."""
@@ -119,7 +122,7 @@ class FastMtpObjective(Objective):
             state = self.layer(state, self._verifier.embed(ids), recursed(origins, step), past)
             yield state
 
-    def _first(self, texts: Tensor, hidden: Tensor, past: CrossSteps | SeparateSteps) -> Tensor:
+    def _first(self, texts: Tensor, hidden: Tensor, past: CrossSteps | NoPast) -> Tensor:
         """Step 1 over all rows of the texts but the last: ``[B, L - 1, H]``."""
         rows = chain(texts[:, 1:], torch.zeros(len(texts), dtype=torch.long, device=texts.device))
         embedded = self._verifier.embed(rows.token_ids)
@@ -127,7 +130,7 @@ class FastMtpObjective(Objective):
 
     def _plain_states(self, texts: Tensor, hidden: Tensor, origins: Tensor) -> Iterator[Tensor]:
         """As published: inputs rolled left by one more each step, positions not advanced."""
-        past = SeparateSteps()
+        past = NoPast()
         state = self._first(texts, hidden, past)
         yield _at(state, origins)
         for step in range(2, self._settings.steps + 1):

@@ -22,8 +22,15 @@ from breakeven.train.clean import CleanStream
 from breakeven.train.fastmtp import FastMtpObjective
 from breakeven.train.objective import Objective
 from breakeven.train.peft_bd import PeftBdObjective, lora_spec
-from breakeven.train.recipe import DataSettings, FastMtpRecipe, PeftBdRecipe, TrainRecipe
+from breakeven.train.recipe import (
+    DataSettings,
+    FastMtpRecipe,
+    GatedRecipe,
+    PeftBdRecipe,
+    TrainRecipe,
+)
 from breakeven.verifier.architecture import Architecture
+from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.lora import RowLoRA
@@ -41,8 +48,14 @@ class Method:
 
 
 METHODS = {
-    "peft-bd-gated": Method(
+    "peft-bd": Method(
         recipe=PeftBdRecipe,
+        objective=PeftBdObjective,
+        module=lambda a, settings: RowLoRA(a, lora_spec(settings, a.layers)),
+        with_keys=False,
+    ),
+    "peft-bd-gated": Method(
+        recipe=GatedRecipe,
         objective=PeftBdObjective,
         module=lambda a, settings: RowLoRA(a, lora_spec(settings, a.layers)),
         with_keys=True,
@@ -72,13 +85,21 @@ def load_train_recipe(path: Path | str, overrides: Sequence[str] = ()) -> TrainR
     return load_recipe(METHODS[name].recipe, path, overrides)
 
 
-def build(recipe: TrainRecipe, verifier: Verifier, identity: Identity | None = None) -> Objective:
-    """The objective of a recipe, untrained, seeded by the recipe."""
+def build(
+    recipe: TrainRecipe,
+    verifier: Verifier,
+    identity: Identity | None = None,
+    teacher: LeanVerifier | None = None,
+) -> Objective:
+    """The objective of a recipe, untrained, seeded by the recipe.
+
+    ``teacher`` (default: ``verifier``) is the same model in the precision of training.
+    """
     method = METHODS[recipe.drafter]
     lean = require_lean(verifier, recipe.drafter)
     torch.manual_seed(recipe.train.seed)
-    clean = clean_stream(recipe.data, lean, with_keys=method.with_keys)
-    return method.objective(lean, settings_of(recipe), clean, identity)
+    clean = clean_stream(recipe.data, teacher or lean, with_keys=method.with_keys)
+    return method.objective(teacher or lean, settings_of(recipe), clean, identity, lean)
 
 
 def clean_stream(settings: DataSettings, verifier: Verifier, *, with_keys: bool) -> CleanStream:

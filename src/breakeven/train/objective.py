@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from breakeven.data.artifact import Row
 from breakeven.drafters.base import Drafter
 from breakeven.train.score import Score
+from breakeven.verifier.interface import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,14 @@ class Objective(nn.Module, ABC):
     drafts: int
     """K: tokens per round the trained drafter is meant for."""
 
+    def __init__(self, verifier: Verifier) -> None:
+        """``verifier`` runs the frozen passes; where it is of half precision, products with
+        trained weights (kept in fp32) are made in half precision, too.
+        """
+        super().__init__()
+        self._device_type = verifier.device.type
+        self._half = verifier.dtype if verifier.dtype.itemsize == 2 else None
+
     def prepare(self, rows: Sequence[Row], corpus: Sequence[Row], *, fresh: bool) -> None:
         """Look at the data once, before the first step.
 
@@ -54,9 +63,14 @@ class Objective(nn.Module, ABC):
     def labels(self, row: Row) -> int:
         """How many predictions of this row could be scored; rows with none are left out."""
 
-    @abstractmethod
     def forward(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
         """The loss over a batch of rows."""
+        with torch.autocast(self._device_type, self._half, enabled=self._half is not None):
+            return self.judge(rows, generator)
+
+    @abstractmethod
+    def judge(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
+        """What :meth:`forward` returns, in whatever precision is set."""
 
     @abstractmethod
     def drafter(self) -> Drafter:

@@ -1,10 +1,9 @@
-"""Training of ``peft-bd-gated``: noised rows with gradient over a clean stream without.
+"""Training of PEFT-BD: noised blocks behind roots of a clean text (ALGORITHMS 1.3 to 1.7).
 
-The clean stream (prompt and continuation) is the verifier's own and is computed once
-(:mod:`~breakeven.train.clean`). Each step draws anchors in the continuation; behind each anchor
-stand M mask rows that see the clean keys and values up to the anchor, exactly as a draft pass
-with that root would (ALGORITHMS 1.3, 1.4). Mask j at position ``anchor + j`` is asked for token
-``anchor + j + 1``: the token right behind the anchor is the verifier's to give, for free.
+Gated (``peft-bd-gated``, V2), the clean stream is the verifier's own: it is computed once per
+text without gradient (:mod:`~breakeven.train.clean`), and the blocks read its keys and values,
+exactly as a draft pass with that root would. Ungated (``peft-bd``, V1), the adapter acts in the
+clean stream as well, so both streams run in one pass with gradient, as published.
 """
 
 from __future__ import annotations
@@ -16,112 +15,121 @@ import torch
 from torch import Tensor
 
 from breakeven.data.artifact import Row
-from breakeven.drafters.peft_bd import GatedBlockDrafter, MaskBlock
+from breakeven.drafters.peft_bd import BlockDrafter, GatedPeftBD, PeftBD
+from breakeven.train.blocks import Blocks, cut, draw_anchors, draw_hidden, possible
 from breakeven.train.clean import Clean, CleanStream, padded, stacked
 from breakeven.train.loss import token_losses, widened
 from breakeven.train.objective import Judged, Objective
-from breakeven.train.recipe import PeftBdSettings
+from breakeven.train.recipe import BlockSettings
 from breakeven.train.score import Score
-from breakeven.verifier.cache import ReadOnlyPast
+from breakeven.train.weighting import block_loss
+from breakeven.verifier.cache import NoPast, ReadOnlyPast
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.lora import LoRASpec, RowLoRA
-from breakeven.verifier.rows import noised_blocks
+from breakeven.verifier.rows import noised_blocks, two_streams
 
 
 class PeftBdObjective(Objective):
-    """Loss against the verifier's choices, weighted ``gamma^(k-1)`` by mask position k."""
-
-    name = "peft-bd-gated"
+    """Loss of an adapter and its mask vector against the verifier's choices."""
 
     def __init__(
         self,
         verifier: LeanVerifier,
-        settings: PeftBdSettings,
+        settings: BlockSettings,
         clean: CleanStream,
         identity: Identity | None = None,
+        deployed: LeanVerifier | None = None,
     ) -> None:
-        super().__init__()
+        """``deployed`` is not needed: the adapter fits any precision."""
+        super().__init__(verifier)
         self._verifier, self._settings, self._clean = verifier, settings, clean
         self._identity = identity
-        self.drafts = settings.masks + 1
+        self.plan = settings.plan
+        self._kind: type[BlockDrafter] = GatedPeftBD if self.plan.gated else PeftBD
+        self.name, self.drafts = self._kind.name, self.plan.most
         spec = lora_spec(settings, verifier.shape.layers)
-        self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, verifier.dtype)
+        master = torch.promote_types(verifier.dtype, torch.float32)
+        self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, master)
         with torch.no_grad():
             self.adapter.mask_vector.copy_(_mean_embedding(verifier))
 
     def labels(self, row: Row) -> int:
-        """Anchors leave room for the free token and at least one label behind them."""
-        return max(0, len(row.continuation_ids) - 2)
+        """Roots with something to guess behind them."""
+        return len(possible(self.plan, row, self._settings.starts))
 
-    def forward(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
-        """One pass over ``anchors`` blocks of ``masks`` rows in each text."""
-        streams = [self._clean.of(row) for row in rows]
-        anchors = self._anchors(rows, generator)
-        labels = self._labels(streams, anchors)  # [B, A, M], -1 where there is none
-        hidden = self.states(streams, anchors.clamp(min=0))
-        truth = self._truth(streams, anchors)[labels >= 0] if self._settings.soft else None
-        return self._judge(hidden, labels.to(hidden.device), truth)
+    def judge(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
+        """One pass over the blocks drawn for this step; in evaluation all masks are masked."""
+        settings, plan = self._settings, self.plan
+        texts = padded([torch.tensor([*r.prompt_ids, *r.continuation_ids]) for r in rows])
+        lengths = torch.tensor([len(r.prompt_ids) + len(r.continuation_ids) for r in rows])
+        anchors = draw_anchors(plan, rows, settings.anchors, settings.starts, generator)
+        size = (*anchors.shape, plan.masks)
+        ratio = settings.mask_ratio if self.training else (1.0, 1.0)
+        blocks = cut(plan, texts, lengths, anchors, draw_hidden(size, ratio, generator))
+        needs_truth = settings.soft + settings.tv > 0
+        streams = [self._clean.of(row) for row in rows] if plan.gated or needs_truth else []
+        states = self.states(texts, blocks, streams)[blocks.scored]
+        truth = self._truth(streams, blocks) if needs_truth else None
+        return self._judge(states, blocks.labels.flatten(0, 1).to(states.device), truth)
 
-    def states(self, streams: Sequence[Clean], anchors: Tensor) -> Tensor:
-        """``[B, A, M, H]`` states of the mask rows behind ``[B, A]`` anchors."""
-        masks = self._settings.masks
-        layout = noised_blocks(anchors, masks, causal_block=self._settings.causal)
-        past = ReadOnlyPast(stacked(streams, self._verifier))
-        out = self._verifier.body(layout.to(self._verifier.device), past, self.adapter)
-        return out.hidden.view(*anchors.shape, masks, -1)
+    def states(self, texts: Tensor, blocks: Blocks, streams: Sequence[Clean]) -> Tensor:
+        """``[B, A, G, H]`` states of the rows that make the guesses."""
+        shape, device = self.plan.shape, self._verifier.device
+        layout = noised_blocks(blocks.anchors, shape, block_ids=blocks.ids, masked=blocks.masked)
+        if self.plan.gated:
+            past = ReadOnlyPast(stacked(streams, self._verifier))
+            hidden = self._verifier.body(layout.to(device), past, self.adapter).hidden
+            length = 0
+        else:
+            both = two_streams(texts, layout, gated=False)
+            hidden = self._verifier.body(both.to(device), NoPast(), self.adapter).hidden
+            length = texts.shape[1]
+        return _gather(hidden, self._sources(blocks, length).to(device))
 
-    def drafter(self) -> GatedBlockDrafter:
+    def _sources(self, blocks: Blocks, length: int) -> Tensor:
+        """``[B, A, G]``: the pass's rows that make the guesses, ``length`` clean rows in front."""
+        plan, width = self.plan, self.plan.shape.width
+        offsets = torch.tensor([plan.source(offset) for offset in plan.guesses])
+        firsts = length + width * torch.arange(blocks.anchors.shape[1])[:, None]
+        inside = (firsts + offsets - 1 + plan.shape.rooted).expand(len(blocks.anchors), -1, -1)
+        root = (offsets == 0) & (not plan.shape.rooted)  # the root stands in the clean stream
+        return torch.where(root, blocks.anchors[:, :, None], inside)
+
+    def drafter(self) -> BlockDrafter:
         """The adapter as it stands, shared and not copied."""
-        block = MaskBlock(self._settings.masks, self._settings.causal)
-        return GatedBlockDrafter(self.adapter, block, self._identity)
+        return self._kind(self.adapter, self.plan, self._identity)
 
     def save(self, folder: Path) -> None:
         """Write the drafter's folder."""
         self.drafter().save(folder)
 
-    def _anchors(self, rows: Sequence[Row], generator: torch.Generator) -> Tensor:
-        """``[B, A]`` roots drawn without replacement from the continuation; -1 fills up."""
-        drawn = []
-        for row in rows:
-            order = torch.randperm(self.labels(row), generator=generator)
-            drawn.append(order[: self._settings.anchors].sort().values + len(row.prompt_ids))
-        return torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=-1)
-
-    def _labels(self, streams: Sequence[Clean], anchors: Tensor) -> Tensor:
-        texts = padded([stream.token_ids for stream in streams])
-        lengths = torch.tensor([len(stream.token_ids) for stream in streams])
-        index = anchors[:, :, None] + 2 + torch.arange(self._settings.masks)  # [B, A, M]
-        valid = (anchors[:, :, None] >= 0) & (index < lengths[:, None, None])
-        found = texts.gather(1, index.clamp(0, texts.shape[1] - 1).flatten(1)).view_as(index)
-        return torch.where(valid, found, -1)
-
     @torch.no_grad()
-    def _truth(self, streams: Sequence[Clean], anchors: Tensor) -> Tensor:
-        """``[B, A, M, H]`` states from which the verifier chose the labels."""
+    def _truth(self, streams: Sequence[Clean], blocks: Blocks) -> Tensor:
+        """``[N, V]`` log-probabilities with which the verifier chose the scored labels."""
         states = padded([stream.hidden for stream in streams], self._verifier.dtype)
-        index = (anchors[:, :, None] + 1 + torch.arange(self._settings.masks)).flatten(1)
-        index = index.clamp(0, states.shape[1] - 1)[:, :, None].expand(-1, -1, states.shape[2])
-        return states.gather(1, index).view(*anchors.shape, self._settings.masks, -1)
+        index = blocks.anchors[:, :, None] + torch.tensor(list(self.plan.guesses)) - 1
+        chosen = _gather(states, index.clamp(max=states.shape[1] - 1).to(states.device))
+        return widened(self._verifier.head(chosen[blocks.scored])).log_softmax(dim=-1)
 
-    def _judge(self, hidden: Tensor, labels: Tensor, truth: Tensor | None) -> Judged:
-        """The head runs on rows with a label only; ``truth`` ``[N, H]`` are the verifier's."""
-        valid = labels >= 0
-        logits = self._verifier.head(hidden[valid])  # [N, V]
-        taught = None
-        if truth is not None:
-            with torch.no_grad():
-                taught = widened(self._verifier.head(truth)).log_softmax(dim=-1)
-        losses = token_losses(logits, labels[valid], taught, self._settings.soft)
-        offsets = torch.arange(self._settings.masks, device=hidden.device).expand_as(labels)
-        weights = self._settings.gamma ** offsets[valid].to(losses.dtype)
-        loss = (losses * weights).sum() / weights.sum()
+    def _judge(self, states: Tensor, labels: Tensor, truth: Tensor | None) -> Judged:
+        """From ``[N, H]`` states of the scored guesses and ``[blocks, G]`` labels, -1 elsewhere."""
+        settings, valid = self._settings, labels >= 0
+        logits = self._verifier.head(states)  # [N, V]
+        found = token_losses(logits, labels[valid], truth, settings.soft, settings.tv)
+        losses = torch.zeros(labels.shape, dtype=found.dtype, device=found.device)
+        losses = losses.masked_scatter(valid, found)
+        chances = torch.zeros_like(losses)
+        if settings.weighting in ("surrogate", "prefix", "mixed"):
+            own = widened(logits).log_softmax(dim=-1).gather(1, labels[valid][:, None])
+            chances = chances.masked_scatter(valid, own.exp())
+        loss = block_loss(losses, chances, valid, settings.weighting, settings.gamma)
         right = torch.zeros_like(valid)
         right[valid] = logits.detach().argmax(dim=-1) == labels[valid]
-        return Judged(loss, Score.of(right.flatten(0, 1), valid.flatten(0, 1), free=1))
+        return Judged(loss, Score.of(right, valid, free=self.plan.free))
 
 
-def lora_spec(settings: PeftBdSettings, layers: int) -> LoRASpec:
+def lora_spec(settings: BlockSettings, layers: int) -> LoRASpec:
     """Rank, scale and place of the adapter in a verifier of so many layers."""
     first = max(0, layers - settings.layers) if settings.layers else 0
     chosen = tuple(range(first, layers)) if first else None
@@ -130,4 +138,11 @@ def lora_spec(settings: PeftBdSettings, layers: int) -> LoRASpec:
 
 def _mean_embedding(verifier: LeanVerifier) -> Tensor:
     """Where an unknown token would stand: the mean of the embedding table, ``[H]``."""
-    return verifier.embed(torch.arange(verifier.shape.vocab_size, device=verifier.device)).mean(0)
+    table = verifier.embed(torch.arange(verifier.shape.vocab_size, device=verifier.device))
+    return table.to(torch.promote_types(table.dtype, torch.float32)).mean(0)
+
+
+def _gather(states: Tensor, index: Tensor) -> Tensor:
+    """``[B, L, H]`` states at ``[B, A, G]`` rows: ``[B, A, G, H]``."""
+    flat = index.flatten(1)[:, :, None].expand(-1, -1, states.shape[2])
+    return states.gather(1, flat).view(*index.shape, states.shape[2])

@@ -6,24 +6,72 @@ Every field is documented by its comment; ``breakeven train --help`` and
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from breakeven.config import Section, Seed
+from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
+from breakeven.train.blocks import Starts
+from breakeven.train.precision import Precision
+from breakeven.train.weighting import Weighting
 
 
-class PeftBdSettings(Section):
-    """``peft-bd-gated`` (ALGORITHMS 1)."""
+class BlockSettings(Section):
+    """What both PEFT-BD methods share (ALGORITHMS 1); the defaults differ."""
 
-    masks: PositiveInt = 3  # guessed drafts per round; K = masks + 1 with the free first token
-    anchors: PositiveInt = 32  # blocks drawn in each text at each step
+    gated: ClassVar[bool]
+
+    masks: PositiveInt = 3  # D: mask rows of a block
     causal: bool = False  # masks see earlier masks only; a draft pass is then no wider than K
+    labels: Labels = "shift"  # a row names its own token (same) or the one behind it (shift)
+    anchoring: Anchoring = "first_from_verifier"
+    anchors: PositiveInt = 32  # blocks of each text at each step, at most
+    starts: Starts = "random"  # where they begin: anywhere, or tiling the continuation
+    mask_ratio: tuple[float, float] = (1.0, 1.0)  # hidden share of a block: U(low, high)
     rank: PositiveInt = 16
     alpha: PositiveFloat = 32.0
     layers: PositiveInt | None = None  # LoRA in the last so many layers; null: in all
-    gamma: float = Field(0.9, gt=0.0, le=1.0)  # loss weight of mask k: gamma^(k-1)
-    soft: float = Field(1.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
+    weighting: Weighting = "geometric"  # of the offsets; readings of "linear-prefix objective"
+    gamma: float = Field(0.9, gt=0.0, le=1.0)
+    soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
+    tv: float = Field(0.0, ge=0.0, le=1.0)  # share that is TV to it; the rest is cross-entropy
+
+    @property
+    def plan(self) -> BlockPlan:
+        """How the trained drafter drafts."""
+        return BlockPlan(self.masks, self.causal, self.labels, self.anchoring, self.gated)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        low, high = self.mask_ratio
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"mask_ratio {[low, high]}: give 0 < low <= high <= 1")
+        if self.soft + self.tv > 1:
+            raise ValueError(f"soft + tv = {self.soft + self.tv:g}: give shares of 1 in all")
+        if self.plan.fault:
+            raise ValueError(self.plan.fault)
+        return self
+
+
+class PeftBdSettings(BlockSettings):
+    """``peft-bd``: the paper's choices, and ours where it leaves them open."""
+
+    gated: ClassVar[bool] = False
+
+    masks: PositiveInt = 16
+    labels: Labels = "same"
+    anchoring: Anchoring = "none"
+    starts: Starts = "grid"
+    mask_ratio: tuple[float, float] = (0.3, 1.0)
+
+
+class GatedSettings(BlockSettings):
+    """``peft-bd-gated``: what works."""
+
+    gated: ClassVar[bool] = True
+
+    soft: float = Field(1.0, ge=0.0, le=1.0)
 
 
 class FastMtpSettings(Section):
@@ -65,6 +113,7 @@ class LoopSettings(Section):
     weight_decay: float = Field(0.0, ge=0.0)
     betas: tuple[float, float] = (0.9, 0.95)
     clip: PositiveFloat = 1.0  # largest gradient norm
+    precision: Precision = "auto"  # of the frozen passes; trained weights stay fp32
     seed: Seed = 0
     checkpoint_every: PositiveInt = 20  # steps
     log_every: PositiveInt = 5  # steps
@@ -90,10 +139,17 @@ class TrainRecipe(Section):
 
 
 class PeftBdRecipe(TrainRecipe):
+    """A recipe of ``peft-bd``."""
+
+    drafter: Literal["peft-bd"] = "peft-bd"
+    method: PeftBdSettings = PeftBdSettings()
+
+
+class GatedRecipe(TrainRecipe):
     """A recipe of ``peft-bd-gated``."""
 
     drafter: Literal["peft-bd-gated"] = "peft-bd-gated"
-    method: PeftBdSettings = PeftBdSettings()
+    method: GatedSettings = GatedSettings()
 
 
 class FastMtpRecipe(TrainRecipe):

@@ -26,6 +26,7 @@ from breakeven.train.journal import METRICS_FILE
 from breakeven.train.loop import BEST, LATEST, Outcome, Trainer
 from breakeven.train.methods import build
 from breakeven.train.objective import Objective
+from breakeven.train.precision import teacher_of
 from breakeven.train.provenance import (
     PROVENANCE_FILE,
     file_sha256,
@@ -94,7 +95,9 @@ def train_drafter(
     """Train, or continue training, and write the drafter. ``out`` must be made by
     :func:`make_room`. Raises :class:`TrainingError` when no row is usable or the loss is not
     finite."""
-    objective = build(recipe, loaded.verifier, loaded.identity)
+    lean = require_lean(loaded.verifier, recipe.drafter)
+    teacher = teacher_of(lean, recipe.train.precision)
+    objective = build(recipe, lean, loaded.identity, teacher)
     rows = usable(artifact.rows("train"), recipe.data, objective, recipe.train.seed)
     write_recipe(recipe, out / RECIPE_FILE)
     trainer = Trainer(

@@ -26,15 +26,15 @@ class Score:
     """
 
     correct: Tensor  # [K] long: right predictions
-    survived: Tensor  # [K] long: blocks right at this position and all before it
+    survived: Tensor  # [K] long: blocks right at this position and at all before with a label
     counted: Tensor  # [K] long: blocks with a label at this position
     free: int = 0
 
     @classmethod
     def of(cls, right: Tensor, valid: Tensor, free: int = 0) -> Score:
         """From ``[N, K]`` bools: which predictions were right, and which have a label."""
+        survived = (right | ~valid).long().cumprod(dim=1) * valid
         right = right & valid
-        survived = right.long().cumprod(dim=1)
         return cls(right.sum(0).cpu(), survived.sum(0).cpu(), valid.sum(0).cpu(), free)
 
     def __add__(self, other: Score) -> Score:

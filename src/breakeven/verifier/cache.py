@@ -168,3 +168,17 @@ class ReadOnlyPast:
         past_k = self.cache.keys[layer, :, :, :longest]
         past_v = self.cache.values[layer, :, :, :longest]
         return torch.cat((past_k, keys), dim=2), torch.cat((past_v, values), dim=2)
+
+
+class NoPast:
+    """Nothing is cached: rows see each other as ``rows.sees`` says, and nothing else."""
+
+    def span(self, rows: Rows) -> Span:
+        """Plan a pass over ``[B, W]`` rows."""
+        batch, width = rows.batch, rows.width
+        slots = torch.arange(width).expand(batch, width)
+        return Span(slots, width, rows.sees.expand(batch, width, width), 0)
+
+    def extend(self, layer: int, keys: Tensor, values: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """The new rows alone; differentiable."""
+        return keys, values

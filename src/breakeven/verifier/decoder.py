@@ -7,9 +7,10 @@ them is in :class:`~breakeven.verifier.rows.Rows` and in the cache.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +66,19 @@ class Block(nn.Module):
             2, dim=-1
         )
         return x + self._linear("down", F.silu(gate) * up, shared)
+
+    def recast(self, dtype: torch.dtype) -> Block:
+        """A frozen copy with weights of another type."""
+        norms = {name: norm.detach().to(dtype) for name, norm in self.norms.items()}
+        linears = {}
+        for group, linear in self.linears.items():
+            bias = linear.bias
+            assert bias is None or isinstance(bias, Tensor)
+            weight = cast(Tensor, linear.weight)
+            linears[group] = FrozenLinear(
+                weight.to(dtype), None if bias is None else bias.to(dtype)
+            )
+        return Block(self.architecture, self.index, norms, linears).requires_grad_(False)
 
     def _attention(self, x: Tensor, shared: BlockPass) -> Tensor:
         a = self.architecture
@@ -177,6 +191,19 @@ class LeanVerifier(Verifier):
         name = f"random-{architecture.family}"
         return cls(architecture, rotary, tensors, name, native=native)
 
+    def recast(self, dtype: torch.dtype) -> LeanVerifier:
+        """A copy with weights of another type, on the PyTorch path (training's frozen passes)."""
+        twin = copy.copy(self)
+        twin.dtype, twin.mode, twin._native = dtype, "eager", None
+        twin._norm, twin._rotary = self._norm.to(dtype), self._rotary.recast(dtype)
+        twin._head = FrozenLinear(self.head_weight.to(dtype))
+        twin._embedding = twin._head.weight
+        if not self.architecture.tied:
+            assert self._embedding is not None
+            twin._embedding = self._embedding.to(dtype)
+        twin.blocks = [block.recast(dtype) for block in self.blocks]
+        return twin
+
     @property
     def rotary(self) -> Rotary:
         """The position tables, for drafters whose layers share them."""
@@ -217,7 +244,7 @@ class LeanVerifier(Verifier):
         x = self.embed(rows.token_ids)
         if rows.masked is not None:
             assert adapter is not None, "mask rows need an adapter's mask vector"
-            x = torch.where(rows.masked[None, :, None], adapter.mask_vector.to(x.dtype), x)
+            x = torch.where(rows.masked[..., None], adapter.mask_vector.to(x.dtype), x)
         if self._native is not None and self._native.takes(past, adapter):
             return self._native.run(x, rows, past, self._rotary, adapter, taps)
         shared = self._shared(rows, past, adapter)

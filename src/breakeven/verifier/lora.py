@@ -59,11 +59,10 @@ class GroupLoRA(nn.Module):
             nn.init.kaiming_uniform_(part, a=math.sqrt(5))  # as PEFT does
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., in]`` to the delta ``[..., sum(out)]``."""
-        low = F.linear(x, self.down).split(self.rank, dim=-1)
-        return torch.cat([F.linear(z, up) for z, up in zip(low, self.up, strict=True)], -1).mul(
-            self.scale
-        )
+        """``[..., in]`` to the delta ``[..., sum(out)]``, in the type of ``x``."""
+        low = F.linear(x, self.down.to(x.dtype)).split(self.rank, dim=-1)
+        parts = [F.linear(z, up.to(x.dtype)) for z, up in zip(low, self.up, strict=True)]
+        return torch.cat(parts, dim=-1).mul(self.scale)
 
 
 class RowLoRA(nn.Module):

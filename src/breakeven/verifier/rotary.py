@@ -30,6 +30,10 @@ class Rotary:
         frequencies, scale = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
         return cls(frequencies, float(scale), dtype)
 
+    def recast(self, dtype: torch.dtype) -> Rotary:
+        """The same frequencies, tables in another type."""
+        return Rotary(self._frequencies, self._scale, dtype)
+
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Look the positions up, growing the tables when they are new."""
         cos, sin = self.tables(int(positions.max()) + 1)

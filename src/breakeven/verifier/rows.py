@@ -22,10 +22,10 @@ class Rows:
 
     token_ids: Tensor  # [B, W] long; ignored where ``masked``
     positions: Tensor  # [B, W] long, 0-based
-    sees: Tensor  # [W, W] bool: row i attends to row j of this pass (the diagonal is True)
+    sees: Tensor  # [W, W] or [B, W, W] bool: row i attends to row j of this pass (diagonal True)
     past: Tensor | None = None  # [B, W] long: row i sees cached rows 0..past-1; None: all of them
     gate: Tensor | None = None  # [W] bool: adapter on; None: off everywhere
-    masked: Tensor | None = None  # [W] bool: the input is the adapter's mask vector
+    masked: Tensor | None = None  # [W] or [B, W] bool: the input is the adapter's mask vector
 
     @property
     def batch(self) -> int:
@@ -71,50 +71,137 @@ def chain(token_ids: Tensor, lengths: Tensor) -> Rows:
     return Rows(token_ids, positions, causal(width))
 
 
-def draft_block(roots: Tensor, lengths: Tensor, masks: int, *, causal_block: bool = False) -> Rows:
-    """The draft pass of a gated block drafter: the root row, gate 0, then ``masks`` mask rows.
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """The block that a draft pass puts behind the prefix.
 
-    The root row sees the prefix and itself only, so its logits are the verifier's own (the free
-    first token) and its key/value row may be kept. Mask rows see the prefix, the root and each
-    other (or only earlier masks with ``causal_block``).
+    ``masks`` mask rows; ``rooted``: the root stands in front of them as a row of the block
+    ("root in block"), else it is the last row of the prefix. Rows of a block see each other, or
+    with ``causal`` only earlier ones.
+    """
 
-    >>> block = draft_block(torch.tensor([7]), torch.tensor([3]), masks=2)
+    masks: int
+    rooted: bool = False
+    causal: bool = False
+
+    @property
+    def width(self) -> int:
+        """Rows of the block."""
+        return self.masks + self.rooted
+
+    def sees(self) -> Tensor:
+        """``[width, width]`` visibility inside the block."""
+        if self.causal:
+            return causal(self.width)
+        return torch.ones(self.width, self.width, dtype=torch.bool)
+
+    def masked(self) -> Tensor:
+        """``[width]``: which rows are masks when nothing of the block is known."""
+        return torch.arange(self.width) >= self.rooted
+
+
+def draft_block(
+    stream: Tensor,
+    lengths: Tensor,
+    shape: BlockShape,
+    *,
+    counts: Tensor | None = None,
+    block_ids: Tensor | None = None,
+    masked: Tensor | None = None,
+    gated: bool = True,
+) -> Rows:
+    """The draft pass of a block drafter: prefix rows the cache lacks, then the block.
+
+    ``stream`` ``[B, S]`` are consecutive tokens behind the cached ``lengths`` (S may be 0), of
+    which request b has ``counts[b]`` (default: all) and the rest is padding. ``block_ids`` and
+    ``masked`` ``[B, width]`` say what is known inside the block (default: nothing but a root).
+    ``gated``: the adapter is on in the block only, so stream rows are the verifier's own and see
+    nothing of the block; else it is on everywhere.
+
+    >>> block = draft_block(torch.tensor([[7]]), torch.tensor([3]), BlockShape(masks=2))
     >>> block.positions.tolist(), block.gate.tolist()
     ([[3, 4, 5]], [False, True, True])
     >>> block.sees.int().tolist()
     [[1, 0, 0], [1, 1, 1], [1, 1, 1]]
     """
-    width = masks + 1
-    token_ids = torch.zeros(len(roots), width, dtype=torch.long)
-    token_ids[:, 0] = roots
+    batch, size = stream.shape
+    width = size + shape.width
+    if block_ids is None:
+        block_ids = torch.zeros(batch, shape.width, dtype=torch.long)
+    known = shape.masked().expand(batch, -1) if masked is None else masked
+    ends = lengths + (size if counts is None else counts)
+    before = lengths[:, None] + torch.arange(size)
+    behind = ends[:, None] + torch.arange(shape.width)
     sees = causal(width)
-    if not causal_block:
-        sees[1:, 1:] = True
-    gate = torch.ones(width, dtype=torch.bool)
-    gate[0] = False
-    positions = lengths[:, None] + torch.arange(width)
-    return Rows(token_ids, positions, sees, gate=gate, masked=gate)
+    sees[size:, size:] = shape.sees()
+    if counts is not None and bool((counts < size).any()):
+        padding = torch.arange(size) >= counts[:, None]  # [B, S]
+        sees = sees.repeat(batch, 1, 1)
+        sees[:, size:, :size] &= ~padding[:, None]
+    return Rows(
+        token_ids=torch.cat((stream, block_ids), dim=1),
+        positions=torch.cat((before, behind), dim=1),
+        sees=sees,
+        gate=torch.arange(width) >= (size if gated else 0),
+        masked=torch.cat((torch.zeros(batch, size, dtype=torch.bool), known), dim=1),
+    )
 
 
-def noised_blocks(anchors: Tensor, masks: int, *, causal_block: bool = False) -> Rows:
-    """Training's second stream: blocks of mask rows over a cached clean stream.
+def noised_blocks(
+    anchors: Tensor,
+    shape: BlockShape,
+    *,
+    block_ids: Tensor | None = None,
+    masked: Tensor | None = None,
+) -> Rows:
+    """Training's second stream: the blocks of several roots over one clean stream.
 
-    ``anchors`` ``[B, K]`` holds, for each block, the 0-based index of the last clean row it may
-    see (the root at inference). Block rows take positions ``anchor + 1 .. anchor + masks``, see
-    clean rows ``0..anchor`` and their own block only. Returns ``[B, K * masks]`` rows; the rows
-    of :func:`draft_block` with the same root see exactly the same keys.
+    ``anchors`` ``[B, A]`` are 0-based indices of roots in the clean stream, ``block_ids`` and
+    ``masked`` ``[B, A, width]`` as in :func:`draft_block`. A block sees the clean rows a draft
+    pass of that root would see (up to the root, or up to the row before it when ``rooted``) and
+    itself, never another block. Returns ``[B, A * width]`` rows.
 
-    >>> noised_blocks(torch.tensor([[3, 5]]), masks=2).positions.tolist()
+    >>> noised_blocks(torch.tensor([[3, 5]]), BlockShape(masks=2)).positions.tolist()
     [[4, 5, 6, 7]]
     """
     batch, blocks = anchors.shape
-    width = blocks * masks
-    offsets = torch.arange(1, masks + 1).repeat(blocks)
-    starts = anchors.repeat_interleave(masks, dim=1)
-    block_of = torch.arange(blocks).repeat_interleave(masks)
-    sees = block_of[:, None] == block_of[None, :]
-    if causal_block:
-        sees &= causal(width)
-    gate = torch.ones(width, dtype=torch.bool)
-    token_ids = torch.zeros(batch, width, dtype=torch.long)
-    return Rows(token_ids, starts + offsets, sees, past=starts + 1, gate=gate, masked=gate)
+    width = blocks * shape.width
+    starts = (anchors + 1 - int(shape.rooted)).repeat_interleave(shape.width, dim=1)  # [B, W]
+    block_of = torch.arange(blocks).repeat_interleave(shape.width)
+    sees = (block_of[:, None] == block_of[None, :]) & shape.sees().repeat(blocks, blocks)
+    if block_ids is None:
+        block_ids = torch.zeros(batch, blocks, shape.width, dtype=torch.long)
+    known = shape.masked().expand(batch, blocks, -1) if masked is None else masked
+    return Rows(
+        token_ids=block_ids.reshape(batch, width),
+        positions=starts + torch.arange(shape.width).repeat(blocks),
+        sees=sees,
+        past=starts,
+        gate=torch.ones(width, dtype=torch.bool),
+        masked=known.reshape(batch, width),
+    )
+
+
+def two_streams(texts: Tensor, blocks: Rows, *, gated: bool) -> Rows:
+    """Clean stream and noised blocks in one pass, with nothing cached (ALGORITHMS 1.4).
+
+    ``texts`` ``[B, L]`` are whole texts from position 0, right-padded, causal; ``blocks`` comes
+    from :func:`noised_blocks`. With ``gated`` the clean rows run without the adapter, and the
+    pass computes what :func:`noised_blocks` computes over the verifier's cache.
+    """
+    batch, length = texts.shape
+    width = length + blocks.width
+    assert blocks.past is not None
+    assert blocks.masked is not None
+    sees = torch.zeros(batch, width, width, dtype=torch.bool)
+    sees[:, :length, :length] = causal(length)
+    sees[:, length:, :length] = torch.arange(length) < blocks.past[:, :, None]
+    sees[:, length:, length:] = blocks.sees
+    clean = torch.zeros(batch, length, dtype=torch.bool)
+    return Rows(
+        token_ids=torch.cat((texts, blocks.token_ids), dim=1),
+        positions=torch.cat((torch.arange(length).expand(batch, -1), blocks.positions), dim=1),
+        sees=sees,
+        gate=torch.arange(width) >= (length if gated else 0),
+        masked=torch.cat((clean, blocks.masked), dim=1),
+    )
