@@ -53,6 +53,7 @@ VERBS = {
         "what was measured is kept; the same command with --resume continues",
     ),
     "audit": Verb("Check that the output is the verifier's own, and class every divergence."),
+    "calibrate": Verb("Learn what acceptance speculation needs here, before training anything."),
     "oracle": Verb("Compute what would pay: break-even, best K, the paper's oracle."),
     "report": Verb("Draw report.html from result files."),
     "demo": Verb(

@@ -36,6 +36,8 @@ from breakeven.verifier.rows import chain
 
 WEIGHTS_FILE = "model.safetensors"
 VOCABULARY_KEY = "vocabulary"
+USUAL_VOCABULARY = 8192
+"""Tokens that an untrained drafter proposes from, as many as the recipes keep."""
 
 
 class FastMTP(Drafter):
@@ -151,6 +153,14 @@ class FastMTP(Drafter):
         """``[B, H]`` states to ``[B]`` token ids of the verifier."""
         best = self._head(states).argmax(dim=-1)
         return best if self.vocabulary is None else self.vocabulary.to_target(best)
+
+    @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> FastMTP:
+        """A random layer over a vocabulary of the usual size; ``k`` changes nothing."""
+        lean = require_lean(verifier, cls.name)
+        size = min(USUAL_VOCABULARY, lean.shape.vocab_size)
+        vocabulary = DraftVocabulary(torch.arange(size).to(lean.device), lean.shape.vocab_size)
+        return cls(MTPLayer.of(lean).freeze(), vocabulary, lean)
 
     def save(self, folder: Path) -> None:
         """Write ``model.safetensors`` (the layer and the kept ids) and the card."""

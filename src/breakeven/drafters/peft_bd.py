@@ -139,6 +139,13 @@ class BlockDrafter(Drafter):
         sure, named = out.logits.softmax(dim=-1, dtype=torch.float32).max(dim=-1)
         return named.gather(1, index).cpu(), sure.gather(1, index).cpu()
 
+    @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> GatedBlockDrafter:
+        """Rank 16 on every layer and just the masks that ``k`` drafts need."""
+        lean = require_lean(verifier, cls.name)
+        adapter = RowLoRA(lean.architecture).to(lean.device, lean.dtype).requires_grad_(False)
+        return cls(adapter, MaskBlock(max(1, k - 1)))
+
     def save(self, folder: Path) -> None:
         """Write a PEFT adapter directory, the mask vector and the card."""
         base = self.verifier.name if self.verifier else "unknown"

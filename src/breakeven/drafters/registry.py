@@ -1,7 +1,8 @@
 """Drafters by name; packages add theirs through the entry point group ``breakeven.drafters``.
 
 An entry point is the class itself: a :class:`~breakeven.drafters.base.Drafter` that is created
-from options, or, when it has trained weights, by ``load(folder, verifier, identity)``.
+from options, or, when it has trained weights, by ``load(folder, verifier, identity)``. With
+``untrained(verifier, k)`` as well, its price can be measured before it is trained.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from breakeven.drafters.base import Drafter
 from breakeven.errors import DrafterError, nearest
+from breakeven.verifier.interface import Verifier
 from breakeven.verifier.load import Loaded
 
 GROUP = "breakeven.drafters"
@@ -71,6 +73,23 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
         raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
     drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity, **options)
     return drafter
+
+
+def untrained(name: str, verifier: Verifier, k: int) -> Drafter | None:
+    """A drafter that drafts ``k`` tokens with random weights, at the price of trained ones.
+
+    None when the method has no untrained form. Raises :class:`DrafterError` when it does not fit
+    the verifier.
+    """
+    kind, trained = _find(name)
+    if not trained:
+        bare: Drafter = kind()
+        return bare
+    make = getattr(kind, "untrained", None)
+    if make is None:
+        return None
+    made: Drafter = make(verifier, k)
+    return made
 
 
 def _find(name: str) -> tuple[Any, bool]:

@@ -9,8 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from breakeven.core import Draft
+from torch import Tensor
+
+from breakeven.core import Draft, Verified
 from breakeven.drafters.base import Context, Drafter
+
+GOLDEN = (5**0.5 - 1) / 2
+"""A step whose multiples, taken modulo 1, fill 0–1 evenly (Kronecker's sequence)."""
 
 Script = Mapping[tuple[int, ...], Sequence[int]]
 
@@ -100,7 +105,9 @@ class Short(Oracle):
 class Synthetic(Scripted):
     """Right with given conditional probabilities: a knob that sets acceptance.
 
-    ``rates[i]`` is the probability that draft i is right given that all before it were.
+    ``rates[i]`` is the probability that draft i is right given that all before it were; the last
+    one goes on. Each draft uses one number u of a sequence that fills 0–1 evenly from a seeded
+    start, and is right while the survival exceeds u: the shares come out as asked with few rounds.
     """
 
     name = "synthetic"
@@ -109,15 +116,58 @@ class Synthetic(Scripted):
         self, script: Script, vocab_size: int, rates: Sequence[float], seed: int = 0
     ) -> None:
         super().__init__(script, vocab_size)
-        self._rates, self._random = rates, random.Random(seed)
+        self._rates, self._u = rates, random.Random(seed).random()
 
     def bend(self, truth: list[int]) -> list[int]:
-        """Right until the dice say otherwise."""
-        draft = []
+        """Right as far as this round's number allows, wrong from there on."""
+        self._u = (self._u + GOLDEN) % 1.0
+        draft, survival = [], 1.0
         for i, token in enumerate(truth):
-            rate = self._rates[min(i, len(self._rates) - 1)]
-            draft.append(token if self._random.random() < rate else self.wrong(token))
+            survival *= self._rates[min(i, len(self._rates) - 1)]
+            draft.append(token if self._u < survival else self.wrong(token))
         return draft
+
+
+class Dressed(Drafter):
+    """Another drafter's work with a script's tokens: its price, at a chosen acceptance.
+
+    A free first token stays the verifier's own.
+    """
+
+    def __init__(self, worker: Drafter, script: Scripted) -> None:
+        self._worker, self._script = worker, script
+        self.name, self.free = f"{worker.name} with {script.name} tokens", worker.free
+        self.needs_hidden, self.sequential = worker.needs_hidden, worker.sequential
+        self.scratch_rows = worker.scratch_rows
+
+    def reserve(self, batch: int, capacity: int) -> None:
+        """The worker's."""
+        self._worker.reserve(batch, capacity)
+
+    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
+        """The worker's."""
+        self._worker.begin(context, start, hidden)
+
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """The worker drafts, the script says what."""
+        drafts = self._worker.propose(context, k)
+        scripted = self._script.propose(context, k)
+        if not self.free:
+            return scripted
+        return [
+            Draft((d.tokens[0], *s.tokens[1:]), free=1)
+            for d, s in zip(drafts, scripted, strict=True)
+        ]
+
+    def observe(
+        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
+    ) -> None:
+        """The worker's."""
+        self._worker.observe(context, verified, hidden)
+
+    def move(self, source: int, target: int) -> None:
+        """The worker's."""
+        self._worker.move(source, target)
 
 
 class RandomDrafter(Drafter):

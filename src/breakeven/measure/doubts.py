@@ -7,6 +7,8 @@ import sys
 from breakeven.cost.curve import CostCurve
 
 FEW_PROMPTS = 12
+DRIFT = 0.05
+"""A change of the plain step during a run that is worth a warning."""
 
 
 def warn(*doubts: str | None) -> list[str]:
@@ -44,3 +46,20 @@ def slow_plain_step(curve: CostCurve) -> str | None:
                 "pass here: plain decoding is slower than it could be, and speculation gains by it"
             )
     return None
+
+
+def drifted(change: float) -> str | None:
+    """The machine became slower or faster while measuring, as processors that grow warm do.
+
+    >>> drifted(0.12)
+    'plain steps were 12 % slower at the end than at first: the machine throttles or is busy'
+    >>> drifted(-0.02) is None
+    True
+    """
+    if abs(change) <= DRIFT:
+        return None
+    word = "slower" if change > 0 else "faster"
+    return (
+        f"plain steps were {100 * abs(change):.0f} % {word} at the end than at first: "
+        "the machine throttles or is busy"
+    )

@@ -122,7 +122,7 @@ def load_report(folders: Sequence[Path]) -> Report:
 def render(report: Report) -> str:
     """The page as HTML text."""
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             report=report,
@@ -144,7 +144,8 @@ def render(report: Report) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates, with the filters of ``wording.py``."""
     environment = Environment(
         loader=PackageLoader("breakeven.report"),
         autoescape=True,

@@ -1,0 +1,231 @@
+"""``breakeven calibrate``: what passes cost here, and what acceptance would have to be."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from breakeven.cli.options import BUNDLED, Device, DryRun, Force, Json, OutPath, Seed, Threads
+from breakeven.errors import OutputExistsError
+
+if TYPE_CHECKING:
+    from breakeven.cost.calibration import Calibration
+    from breakeven.measure.calibration.acceptance import Acceptance
+    from breakeven.measure.calibration.check import Checked
+    from breakeven.measure.calibration.plan import CalibrationPlan
+    from breakeven.verifier.interface import Verifier
+    from breakeven.verifier.load import Loaded
+
+PAGE = "calibration.html"
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL]",
+        help="`smollm2-135m` (bundled), a Hugging Face directory or hub id, or a GGUF file.",
+    ),
+]
+Drafters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drafter", "-d", metavar="NAME", help="Price only these; by default all that fit."
+    ),
+]
+Synthetic = Annotated[
+    str | None,
+    typer.Option(
+        "--acceptance",
+        metavar="R1,R2,...|FILE",
+        help="Decode for real with this acceptance: conditional rates by position (the last goes "
+        "on), or a `speculation_profile.json`.",
+    ),
+]
+Numbers = Annotated[str, typer.Option(metavar="N[,N...]")]
+Minutes = Annotated[
+    float, typer.Option("--minutes", metavar="M", help="Measure for about so long.")
+]
+OtherModes = Annotated[
+    bool,
+    typer.Option(
+        "--other-modes/--no-other-modes", help="Also price the plain PyTorch path (eager)."
+    ),
+]
+
+
+def calibrate(
+    model: Model = BUNDLED,
+    acceptance: Synthetic = None,
+    drafter: Drafters = None,
+    widths: Numbers = "1,2,3,4,5,6,8,12,17,24,32,48,64",
+    contexts: Numbers = "32,128,512",
+    batches: Numbers = "1,4",
+    k: Annotated[str, typer.Option("--k", "-k", metavar="K[,K...]")] = "1,2,3,4,6",
+    minutes: Minutes = 3.0,
+    other_modes: OtherModes = True,
+    threads: Threads = None,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    out: OutPath = Path("runs/calibration"),
+    force: Force = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Learn in three minutes whether speculation can pay here, before training anything.
+
+    Measured are passes of the model by width, context, batch and execution mode, the time of a
+    round that lies in no pass, and the price of every drafter (built with random weights, which
+    cost what trained ones do). The **break-even** of a drafter and K is the acceptance length
+    (tokens committed per verify pass, the verifier's own included) that it would need.
+
+    With `--acceptance` the model decodes for real: the drafters work, a script decides which
+    drafts are right, and the predicted speed is held against the measured one.
+
+    Writes `calibration.json`, which `breakeven oracle` reads, and `calibration.html`.
+
+    Examples:
+
+        breakeven calibrate
+        breakeven calibrate my/model --acceptance 0.8,0.6,0.5 --minutes 5
+        breakeven calibrate --acceptance runs/bench/profiles/ngram-k4/speculation_profile.json
+    """
+    from breakeven.cost.calibration import FILE
+    from breakeven.measure.calibration.acceptance import read_acceptance
+    from breakeven.measure.calibration.check import check
+    from breakeven.report.calibration import write_page
+
+    plan = planned(drafter, widths, contexts, batches, k, minutes, seed)
+    asked = read_acceptance(acceptance) if acceptance else None
+    if (out / FILE).exists() and not force:
+        raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
+    if dry_run:
+        print(json.dumps(intention(plan, model), indent=2) if as_json else said(plan, model))
+        return
+    out.mkdir(parents=True, exist_ok=True)  # before the work: it may not be allowed
+    found, verifier = measured(model, plan, threads, device, other_modes)
+    found.write(out / FILE)
+    checked = check(found, verifier, asked, seed=seed) if asked else []
+    write_page(found, out / PAGE, asked, checked)
+    show(found, asked, checked, out, as_json)
+
+
+def planned(
+    drafter: list[str] | None,
+    widths: str,
+    contexts: str,
+    batches: str,
+    k: str,
+    minutes: float,
+    seed: int,
+) -> CalibrationPlan:
+    """The plan of a command line; an unknown drafter is an error before anything is loaded."""
+    from breakeven.drafters import registry
+    from breakeven.errors import RecipeError, nearest
+    from breakeven.measure.calibration.plan import CalibrationPlan, numbers
+
+    known = registry.names()
+    for name in drafter or ():
+        if name not in known:
+            raise RecipeError(f"no drafter is called '{name}'; {nearest(name, known)}")
+    return CalibrationPlan(
+        drafters=tuple(drafter or known),
+        widths=numbers("--widths", widths),
+        contexts=numbers("--contexts", contexts),
+        batches=numbers("--batches", batches),
+        lengths=numbers("--k", k),
+        minutes=minutes,
+        seed=seed,
+    )
+
+
+def intention(plan: CalibrationPlan, model: str) -> dict[str, Any]:
+    """What would be measured, for machines."""
+    return {
+        "model": model,
+        "passes": len(plan.cells()),
+        "drafters": list(plan.drafters),
+        "k": list(plan.lengths),
+        "minutes": plan.minutes,
+    }
+
+
+def said(plan: CalibrationPlan, model: str) -> str:
+    """What would be measured, for people."""
+    return (
+        f"would time {len(plan.cells())} kinds of passes of {model} and rounds of "
+        f"{', '.join(plan.drafters)} with K = {', '.join(map(str, plan.lengths))}, in about "
+        f"{plan.minutes:g} min after loading"
+    )
+
+
+def measured(
+    model: str, plan: CalibrationPlan, threads: int | None, device: str, other_modes: bool
+) -> tuple[Calibration, Verifier]:
+    """Load the model, in PyTorch as well where it has a faster path, and calibrate."""
+    from dataclasses import replace
+
+    from breakeven.measure.calibration.run import calibrate as run
+    from breakeven.verifier.load import load_verifier
+
+    loaded = load_verifier(model, threads=threads, device=device)
+    plan = replace(plan, drafters=fitting(plan.drafters, loaded))
+    others = {}
+    if other_modes and loaded.verifier.mode == "native":
+        others["eager"] = load_verifier(model, device=device, backend="lean").verifier
+    command = shlex.join(["breakeven", *sys.argv[1:]])
+    return run(loaded, plan, others=others, command=command), loaded.verifier
+
+
+def fitting(names: tuple[str, ...], loaded: Loaded) -> tuple[str, ...]:
+    """The drafters that this verifier can have; the others are named on standard error."""
+    from breakeven.drafters.registry import untrained
+    from breakeven.errors import DrafterError
+
+    fit = []
+    for name in names:
+        try:
+            untrained(name, loaded.verifier, 2)
+        except DrafterError as error:
+            print(f"left out: {error}", file=sys.stderr)
+        else:
+            fit.append(name)
+    return tuple(fit)
+
+
+def show(
+    found: Calibration,
+    asked: Acceptance | None,
+    checked: list[Checked],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Print the tables, the check and the other engines' command lines, or all as JSON."""
+    from breakeven.measure.calibration.elsewhere import commands
+    from breakeven.measure.calibration.tables import break_even_table, check_table, sentences
+
+    longest = max((max(k) for k in found.drafters.values()), default=4)
+    survival = asked.survival(min(longest, len(asked.rates))) if asked else (0.8, 0.6, 0.45)
+    engines = commands(str(found.verifier["name"]), survival)
+    if as_json:
+        answer = {"out": str(out), "calibration": found.row(), "check": [c.row() for c in checked]}
+        answer["commands"] = {e.engine: [e.speculative, e.plain, e.measure] for e in engines}
+        print(json.dumps(answer, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(break_even_table(found))
+    for line in sentences(found):
+        console.print(line, highlight=False, markup=False)
+    if checked:
+        console.print(check_table(checked))
+    rates = ", ".join(f"{s:.3g}" for s in survival)
+    console.print(f"\nThe same question elsewhere (survival {rates}):", highlight=False)
+    for engine in engines:
+        for line in engine.lines():
+            print(line)
+    print(f"Files: {out / 'calibration.json'}, {out / PAGE}; next: breakeven oracle {out}")

@@ -1,0 +1,38 @@
+"""How many rounds an answer of so many tokens takes.
+
+The last round is cut at the limit, so an answer of T tokens takes more than T / E[N] rounds:
+the shorter the answer and the longer the drafts, the more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from breakeven.cost.breakeven import checked_survival
+
+
+def committed_distribution(survival: Sequence[float]) -> tuple[float, ...]:
+    """Probabilities that a round commits 1, 2, … K + 1 tokens, rounds being independent.
+
+    >>> committed_distribution([0.5, 0.25])
+    (0.5, 0.25, 0.25)
+    """
+    steps = (1.0, *checked_survival(survival), 0.0)
+    return tuple(a - b for a, b in pairwise(steps))
+
+
+def expected_rounds(survival: Sequence[float], tokens: int) -> float:
+    """Mean rounds until ``tokens`` tokens are there, by recursion over what is left.
+
+    >>> expected_rounds([1.0], 4), expected_rounds([1.0], 5)
+    (2.0, 3.0)
+    >>> expected_rounds([0.0], 7)
+    7.0
+    """
+    chances = committed_distribution(survival)
+    left = [0.0]
+    for count in range(1, tokens + 1):
+        after = sum(p * left[max(0, count - n)] for n, p in enumerate(chances, start=1))
+        left.append(1.0 + after)
+    return left[tokens]

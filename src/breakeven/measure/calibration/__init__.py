@@ -1,0 +1,1 @@
+"""What passes cost here: measured without any trained drafter, checked by decoding for real."""

@@ -1,0 +1,90 @@
+"""What a calibration measures, and how long it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from breakeven.errors import RecipeError
+from breakeven.verifier.interface import ModelShape
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 17, 24, 32, 48, 64)
+CONTEXTS = (32, 128, 512)
+BATCHES = (1, 4)
+LENGTHS = (1, 2, 3, 4, 6)
+BASE = 128
+MOST_ROWS = 128
+"""Rows of the widest pass over all requests of a batch."""
+PASSES_SHARE, OTHER_SHARE, ROUNDS_SHARE = 0.5, 0.15, 0.35
+"""Of the time: the cost curves, those of other modes, rounds with every drafter."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationPlan:
+    """``widths`` rows per request, ``contexts`` cached tokens, ``batches`` requests together.
+
+    ``lengths`` are the K of every drafter in ``drafters``, measured behind ``base`` tokens;
+    ``minutes`` bounds the measuring, not the loading.
+    """
+
+    drafters: tuple[str, ...]
+    widths: tuple[int, ...] = WIDTHS
+    contexts: tuple[int, ...] = CONTEXTS
+    batches: tuple[int, ...] = BATCHES
+    lengths: tuple[int, ...] = LENGTHS
+    base: int = BASE
+    minutes: float = 3.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("widths", "contexts", "batches", "lengths"):
+            values = getattr(self, name)
+            if not values or min(values) < 1:
+                raise RecipeError(f"{name} {_shown(values)}: give whole numbers from 1 on")
+        for name in ("widths", "batches"):
+            if 1 not in getattr(self, name):
+                raise RecipeError(f"{name} {_shown(getattr(self, name))}: 1 has to be among them")
+        if not self.minutes > 0:
+            raise RecipeError(f"{self.minutes:g} minutes: give more than 0; 3 are usual")
+
+    def cells(self) -> list[tuple[int, int, int]]:
+        """Every (batch, context, width) whose pass is not too large."""
+        return [
+            (batch, context, width)
+            for batch in self.batches
+            for context in sorted({*self.contexts, self.base})
+            for width in self.widths
+            if batch * width <= max(MOST_ROWS, batch)
+        ]
+
+    def within(self, shape: ModelShape) -> CalibrationPlan:
+        """The same with contexts that leave the model's positions room for the widest pass."""
+        room = shape.max_positions - max(*self.widths, 2 * max(self.lengths) + 2)
+        if room < 2:
+            raise RecipeError(
+                f"widths up to {max(self.widths)}: the model has {shape.max_positions} positions"
+            )
+        base = min(self.base, max(1, room // 2))
+        return replace(
+            self, base=base, contexts=tuple(sorted({min(c, room) for c in self.contexts}))
+        )
+
+    def seconds(self, share: float) -> float:
+        """A share of the time."""
+        return 60 * self.minutes * share
+
+
+def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas, ascending.
+
+    >>> numbers("--widths", "4,1,8")
+    (1, 4, 8)
+    """
+    try:
+        return tuple(sorted({int(word) for word in text.split(",")}))
+    except ValueError:
+        raise RecipeError(f"{option} '{text}': write whole numbers with commas, e.g. 1,4") from None
+
+
+def _shown(values: Sequence[int]) -> str:
+    return ",".join(map(str, values)) or "(none)"

@@ -1,0 +1,87 @@
+"""A calibration on the terminal: prices, break-evens, what they mean, and the check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from breakeven.cost.breakeven import alpha_for
+from breakeven.cost.calibration import Calibration
+from breakeven.measure.calibration.check import Checked, summary
+
+
+def break_even_table(found: Calibration) -> Table:
+    """One line per drafter and K: its price and the acceptance it needs."""
+    table = Table(
+        title=f"{found.verifier['name']}, {found.mode}, {found.threads} threads: plain step "
+        f"{1e3 * found.step_seconds:.1f} ms behind {found.base} tokens",
+        title_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+        caption="Prices in plain steps. Needs: the break-even, tokens per round (the verifier's "
+        "own included) at which it is as fast as plain decoding. Rate: the acceptance of each "
+        "draft, given those before, that gives so many.",
+        caption_justify="left",
+    )
+    table.add_column("drafter", no_wrap=True)
+    for name in ("K", "draft", "verify", "rest", "needs", "rate"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in found.drafters:
+        for k in found.draft_lengths(name):
+            cost = found.round_cost(name, k)
+            parts = (cost.draft, cost.verify, cost.other, cost.break_even)
+            table.add_row(name, str(k), *(f"{p:.2f}" for p in parts), rate_needed(found, name, k))
+    return table
+
+
+def rate_needed(found: Calibration, drafter: str, k: int) -> str:
+    """The constant acceptance of each guess that reaches the break-even, or that none can."""
+    need = found.round_cost(drafter, k).break_even
+    free = k + 1 - found.verify_rows(drafter, k)
+    guesses, of_guesses = k - free, need - free
+    if of_guesses > guesses + 1:
+        return "never"
+    return f"{alpha_for(max(1.0, of_guesses), guesses):.2f}" if guesses else "–"
+
+
+def sentences(found: Calibration) -> Iterator[str]:
+    """What the prices mean: the wide pass, the other modes, the larger batches."""
+    wide = min(4, max(found.curves[1].widths))
+    yield (
+        f"A pass of {wide} rows costs {found.relative(wide):.2f} one-row passes here; with free "
+        f"drafts a round of {wide} rows needs more than "
+        f"{found.seconds(wide) / found.step() + found.outside(None, wide - 1) / found.step():.2f} "
+        "tokens."
+    )
+    for mode, curves in found.other_modes.items():
+        one, many = (curves[1].seconds(rows, found.base) for rows in (1, wide))
+        yield (
+            f"In mode {mode} a one-row pass takes {one / found.seconds(1):.2f} times as long, and "
+            f"{wide} rows cost {many / one:.2f} one-row passes."
+        )
+    for batch in sorted(found.curves)[1:]:
+        price = found.relative(min(wide, max(found.curves[batch].widths)), batch=batch)
+        yield f"With {batch} requests together {wide} rows each cost {price:.2f} one-row passes."
+    for warning in found.warnings:
+        yield f"doubt: {warning}"
+
+
+def check_table(checked: Sequence[Checked]) -> Table:
+    """Predicted beside measured, with the line that says how good it is."""
+    table = Table(
+        title="Prediction against real decoding with scripted drafts (speed over plain decoding)",
+        title_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+        caption=summary(checked),
+        caption_justify="left",
+    )
+    table.add_column("configuration", no_wrap=True)
+    for name in ("AL asked", "AL made", "predicted", "measured", "error"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for c in checked:
+        lengths = (f"{c.committed:.2f}", f"{c.measured_committed:.2f}")
+        speeds = (f"{c.predicted:.3f}", f"{c.measured:.3f}", f"{100 * c.error:+.1f} %")
+        table.add_row(c.config, *lengths, *speeds)
+    return table

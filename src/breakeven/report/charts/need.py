@@ -1,0 +1,53 @@
+"""The acceptance length each drafter needs, by K: its break-even, below the most it can commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from breakeven.cost.calibration import Calibration
+from breakeven.report.charts.frame import Frame, rounded
+from breakeven.report.charts.survival import Line
+from breakeven.report.entries import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class NeedChart:
+    """What ``templates/charts/need.svg.j2`` draws.
+
+    ``most`` is the line K + 1, in pixels: what a round commits when every draft is right.
+    """
+
+    frame: Frame
+    lines: list[Line]
+    positions: list[tuple[float, int]]
+    most: str
+    one: float
+
+
+def need_chart(found: Calibration, width: int) -> NeedChart | None:
+    """None when no drafter was measured."""
+    if not found.drafters:
+        return None
+    needs = {
+        name: {k: found.round_cost(name, k).break_even for k in found.draft_lengths(name)}
+        for name in found.drafters
+    }
+    longest = max(max(own) for own in needs.values())
+    highest = max(max(own.values()) for own in needs.values())
+    narrow = width < 500
+    margins = (14, 16, 44, 42) if narrow else (16, 24, 46, 48)
+    across = (0.7, max(longest, 2) + 0.3)
+    up = rounded(0, max(2.0, min(highest * 1.1, longest + 1.5)))
+    frame = Frame.of(width, 270 if narrow else 340, across, up, margins)
+    lines = [_line(name, own, Mark.number(i), frame) for i, (name, own) in enumerate(needs.items())]
+    reach = min(float(longest), up[1] - 1)
+    most = f"{frame.x(1)},{frame.y(2)} {frame.x(reach)},{frame.y(reach + 1)}"
+    ticks = sorted({k for own in needs.values() for k in own})
+    return NeedChart(frame, lines, [(frame.x(k), k) for k in ticks], most, frame.y(1.0))
+
+
+def _line(name: str, own: dict[int, float], mark: Mark, frame: Frame) -> Line:
+    within = {k: min(need, frame.y.high) for k, need in own.items()}
+    points = [(frame.x(k), frame.y(need)) for k, need in within.items()]
+    titles = [f"{name}, K = {k}: needs {need:.2f} tokens a round" for k, need in own.items()]
+    return Line(name, mark, points, titles)

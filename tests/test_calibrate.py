@@ -1,0 +1,248 @@
+"""Calibration on a tiny model: what is measured, what is predicted, what a person sees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from breakeven.cli.app import run
+from breakeven.cost.breakeven import expected_committed
+from breakeven.cost.calibration import Calibration, DraftPrice
+from breakeven.cost.truncation import committed_distribution, expected_rounds
+from breakeven.drafters.registry import METHODS, untrained
+from breakeven.drafters.scripted import Dressed, Synthetic
+from breakeven.errors import DataError, RecipeError
+from breakeven.measure.calibration.acceptance import Acceptance, read_acceptance
+from breakeven.measure.calibration.check import TARGET, Checked, check, predict, summary
+from breakeven.measure.calibration.elsewhere import commands
+from breakeven.measure.calibration.plan import CalibrationPlan, numbers
+from breakeven.measure.calibration.run import calibrate
+from breakeven.measure.calibration.tables import rate_needed, sentences
+from breakeven.measure.trial import Decoding, Method
+from breakeven.report.calibration import render
+from measuring import loaded, prompts, script_of
+from test_calibration import calibration
+from tiny import tiny_verifier
+
+SMALL = CalibrationPlan(
+    drafters=("ngram", "peft-bd-gated", "fastmtp"), widths=(1, 2, 4), contexts=(4, 8),
+    batches=(1, 2), lengths=(1, 3), base=8, minutes=0.001,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured() -> Calibration:
+    return calibrate(loaded(), SMALL, others={"eager": tiny_verifier()}, command="breakeven x")
+
+
+def test_everything_of_the_plan_is_measured(measured: Calibration) -> None:
+    row = measured.row()
+    assert row["widths"] == [1, 2, 4]
+    assert row["contexts"] == [4, 8]
+    assert row["batches"] == [1, 2]
+    assert set(row["other_modes"]["eager"]["1"]["8"]) == {"1", "2", "4"}
+    assert set(row["drafters"]) == {"ngram", "peft-bd-gated", "fastmtp"}
+    assert measured.draft_lengths("fastmtp") == (1, 3)
+    assert measured.draft_lengths("peft-bd-gated") == (3,), "K = 1 would only be the free token"
+    assert measured.verify_rows("peft-bd-gated", 3) == 3
+    assert measured.verify_rows("fastmtp", 3) == 4
+
+
+def test_prices_are_of_the_right_kind(measured: Calibration) -> None:
+    assert measured.draft_seconds("ngram", 3) == 0, "looking up buys no pass"
+    assert measured.outside("ngram", 3) > 0
+    assert measured.draft_seconds("peft-bd-gated", 3) > 0
+    for name in ("fastmtp", "peft-bd-gated"):
+        assert measured.draft_seconds(name, 3, batch=2) > 0
+    assert measured.step_seconds > 0
+
+
+def test_contexts_and_widths_fit_the_model() -> None:
+    shape = tiny_verifier(max_position_embeddings=40).shape
+    plan = CalibrationPlan(drafters=(), widths=(1, 8), lengths=(1, 2)).within(shape)
+    assert max(plan.contexts) == 32
+    assert plan.base == 16
+    with pytest.raises(RecipeError, match="40 positions"):
+        CalibrationPlan(drafters=()).within(shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"widths": (2, 4)}, "1 has to be"),
+        ({"lengths": (0,)}, "from 1 on"),
+        ({"minutes": 0}, "more than 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        CalibrationPlan(drafters=(), **change)
+    with pytest.raises(RecipeError, match="whole numbers"):
+        numbers("--widths", "1,b")
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_has_an_untrained_form(name: str) -> None:
+    assert untrained(name, tiny_verifier(), 2) is not None
+
+
+def test_scripted_drafts_give_the_asked_acceptance_at_any_price() -> None:
+    rows, asked = prompts(3), Acceptance((0.8, 0.5))
+    decoding = Decoding(tiny_verifier(vocab=64), frozenset(), 200)
+    script = script_of(decoding, rows)
+    for worker in (None, "ngram", "peft-bd-gated", "fastmtp"):
+        own = untrained(worker, decoding.verifier, 3) if worker else None
+        free = own.free if own else 0
+        tokens = Synthetic(script, 64, asked.conditional(3, free))
+        drafter = Dressed(own, tokens) if own else tokens
+        rounds = []
+        for row in rows:
+            completion, ledger = decoding.run(Method("x", drafter, 3), row)
+            assert completion.tokens == list(script[tuple(row.prompt_ids)]), "still exact"
+            rounds += [r for r in ledger.rounds if r.drafted == 3]
+        made = 1 + sum(r.accepted for r in rounds) / len(rounds)
+        wanted = expected_committed(asked.survival(3, free))
+        assert made == pytest.approx(wanted, abs=0.08), worker
+
+
+def test_the_distribution_of_a_round_adds_up() -> None:
+    survival = (0.8, 0.4, 0.3)
+    chances = committed_distribution(survival)
+    assert sum(chances) == pytest.approx(1)
+    mean = sum(n * p for n, p in enumerate(chances, start=1))
+    assert mean == pytest.approx(expected_committed(survival))
+    assert expected_rounds(survival, 5000) == pytest.approx(5000 / mean, rel=1e-3)
+    assert expected_rounds(survival, 10) > 10 / mean, "the last round is cut"
+
+
+def test_the_prediction_is_income_over_price() -> None:
+    made = calibration()
+    survival = (1.0, 0.5, 0.25, 0.125)
+    price = made.round_cost("gated", 4).break_even
+    long = predict(made, "gated", 4, survival, 20_000)
+    assert long == pytest.approx(expected_committed(survival) / price, rel=1e-3)
+    free = predict(made, None, 3, (0.5, 0.25, 0.125), 20_000)
+    assert free == pytest.approx(1.875 / ((0.022 + 0.0015) / 0.021), rel=1e-3)
+
+
+def test_the_check_decodes_every_drafter(measured: Calibration) -> None:
+    found = check(
+        measured, tiny_verifier(vocab=64), Acceptance((0.8,)), tokens=24, prompts=1, repeats=1
+    )
+    names = [c.config for c in found]
+    assert names == ["nothing-k1", "nothing-k3", "ngram-k1", "ngram-k3", "peft-bd-gated-k3",
+                     "fastmtp-k1", "fastmtp-k3"]  # fmt: skip
+    assert all(c.predicted > 0 and c.measured > 0 for c in found)
+
+
+def test_the_line_under_the_check_counts() -> None:
+    near, far = Checked("a", 1, 2, 2, 1.04, 1.0), Checked("b", 1, 2, 2, 1.06, 1.0)
+    assert TARGET == 0.05
+    assert [near.good, far.good] == [True, False]
+    assert near.error == pytest.approx(0.04)
+    assert summary([near] * 9 + [far]).endswith("9 of 10 configurations (target: 9 of 10, met)")
+    assert "missed" in summary([near, far])
+
+
+def test_acceptance_from_a_profile(tmp_path: Path) -> None:
+    file = tmp_path / "speculation_profile.json"
+    profile: dict[str, Any] = {
+        "num_speculative_tokens": 3, "conditional_accept_rates": [1.0, 0.5, 0.25],
+        "measurement_conditions": {"verify_width": 3},
+    }  # fmt: skip
+    file.write_text(json.dumps(profile))
+    assert read_acceptance(str(file)).rates == (0.5, 0.25), "without the free first token"
+    profile["measurement_conditions"]["verify_width"] = 4
+    file.write_text(json.dumps(profile))
+    assert read_acceptance(str(file)).rates == (1.0, 0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [("0.5,x", RecipeError, "conditional rates"), ("1.5", RecipeError, "not a probability"),
+     ("none.json", DataError, "no such file")],
+)  # fmt: skip
+def test_bad_acceptance(text: str, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        read_acceptance(text)
+
+
+def test_a_broken_profile_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text("{}")
+    with pytest.raises(DataError, match="conditional_accept_rates"):
+        read_acceptance(str(file))
+
+
+def test_other_engines_get_survival_and_acceptance_length() -> None:
+    vllm, sglang = commands("m", [0.8, 0.4])
+    config = json.loads(vllm.speculative.split("'")[1])
+    assert config["rejection_sample_method"] == "synthetic"
+    assert config["synthetic_acceptance_rates"] == [0.8, 0.4]
+    assert config["num_speculative_tokens"] == 2
+    assert "SGLANG_SIMULATE_ACC_LEN=2.2 " in sglang.speculative
+    assert "--speculative-num-draft-tokens 3" in sglang.speculative
+
+
+def test_the_rate_a_drafter_needs() -> None:
+    made = calibration()
+    rate = float(rate_needed(made, "gated", 4))  # 3 guesses after the free token
+    need = made.round_cost("gated", 4).break_even
+    assert 1 + sum(rate**i for i in range(4)) == pytest.approx(need, abs=0.02)
+    dear = calibration(drafters={"slow": {1: DraftPrice(2, {1: 0.1}, {1: 0.0})}})
+    assert rate_needed(dear, "slow", 1) == "never", "one draft commits at most two tokens"
+    assert any("rows cost" in line for line in sentences(made))
+
+
+def test_the_page_is_whole_and_loads_nothing(measured: Calibration) -> None:
+    checked = [Checked("fastmtp-k3", 3, 2.2, 2.2, 1.3, 1.25)]
+    page = render(measured, Acceptance((0.8,)), checked)
+    assert "fastmtp, K = 3: needs" in page
+    assert "within 5% of measured in 1 of 1" in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert 'download="calibration.json"' in page
+
+
+def test_dry_run_loads_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["calibrate", "absent/model", "--dry-run", "--out", str(tmp_path / "x")]
+    assert run(words) == 0
+    assert "fastmtp" in capsys.readouterr().out
+    assert not (tmp_path / "x").exists()
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["minutes"] == 3.0
+
+
+def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "calibration.json").write_text("{}")
+    for words, said in (
+        (["--drafter", "fastmpt"], "did you mean 'fastmtp'"),
+        (["--widths", "2,4"], "1 has to be among them"),
+        (["--acceptance", "a"], "conditional rates"),
+        (["--out", str(tmp_path)], "--force"),
+    ):
+        assert run(["calibrate", *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+
+
+def test_the_whole_verb(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("breakeven.verifier.load.load_verifier", lambda *_, **__: loaded())
+    words = ["calibrate", "--out", str(tmp_path), "--minutes", "0.001", "--widths", "1,2,4",
+             "--contexts", "8", "--batches", "1", "-k", "1,2", "--acceptance", "0.8"]  # fmt: skip
+    torch.manual_seed(0)
+    assert run([*words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["check"]) >= 5
+    assert Calibration.read(tmp_path).draft_lengths("ngram") == (1, 2)
+    assert (tmp_path / "calibration.html").stat().st_size > 5000
+    assert run([*words, "--force"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("needs", "predicted", "vLLM, speculative", "SGLANG_SIMULATE_ACC_LEN"):
+        assert part in shown
