@@ -169,7 +169,7 @@ class Poisoned(Objective):
     def drafter(self) -> Any:
         return self.inner.drafter()
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
         self.inner.save(folder)
 
 

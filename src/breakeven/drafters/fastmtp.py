@@ -162,10 +162,11 @@ class FastMTP(Drafter):
         vocabulary = DraftVocabulary(torch.arange(size).to(lean.device), lean.shape.vocab_size)
         return cls(MTPLayer.of(lean).freeze(), vocabulary, lean)
 
-    def save(self, folder: Path) -> None:
-        """Write ``model.safetensors`` (the layer and the kept ids) and the card."""
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
+        """Write ``model.safetensors`` (the layer as ``dtype``, the kept ids) and the card."""
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {k: v.detach().contiguous() for k, v in self.layer.state_dict().items()}
+        weights = self.layer.state_dict()
+        tensors = {k: v.detach().to(dtype or v.dtype).contiguous() for k, v in weights.items()}
         if self.vocabulary is not None:
             tensors[VOCABULARY_KEY] = self.vocabulary.ids
         save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})

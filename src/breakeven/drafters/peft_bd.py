@@ -140,16 +140,19 @@ class BlockDrafter(Drafter):
         return named.gather(1, index).cpu(), sure.gather(1, index).cpu()
 
     @classmethod
-    def untrained(cls, verifier: Verifier, k: int) -> GatedBlockDrafter:
+    def untrained(cls, verifier: Verifier, k: int) -> Self:
         """Rank 16 on every layer and just the masks that ``k`` drafts need."""
         lean = require_lean(verifier, cls.name)
         adapter = RowLoRA(lean.architecture).to(lean.device, lean.dtype).requires_grad_(False)
-        return cls(adapter, MaskBlock(max(1, k - 1)))
+        plan = BlockPlan(max(1, k - 1))
+        if not cls.gated:
+            plan = BlockPlan(k, labels="same", anchoring="none", gated=False)
+        return cls(adapter, plan)
 
-    def save(self, folder: Path) -> None:
-        """Write a PEFT adapter directory, the mask vector and the card."""
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
+        """Write a PEFT adapter directory, the mask vector and the card; weights as ``dtype``."""
         base = self.verifier.name if self.verifier else "unknown"
-        self.adapter.save(folder, base)
+        self.adapter.save(folder, base, dtype)
         settings = {
             "masks": self.plan.masks,
             "causal": self.plan.causal,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.drafters.base import Drafter
+from breakeven.drafters.shipped import shipped_folder
 from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.load import Loaded
@@ -58,6 +59,7 @@ def names() -> list[str]:
 def create(name: str, loaded: Loaded, path: Path | str | None = None, **options: Any) -> Drafter:
     """A drafter for a loaded verifier; ``path`` is the folder of a trained one.
 
+    Without it the drafter that ships for this verifier is taken.
     Raises :class:`DrafterError` for an unknown name, a missing or needless folder, or weights
     that do not fit the verifier.
     """
@@ -67,8 +69,12 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
             raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
         bare: Drafter = kind(**options)
         return bare
+    path = path or shipped_folder(name, loaded.identity)
     if path is None:
-        raise DrafterError(f"'{name}' is a trained drafter; give its folder: {name}=FOLDER")
+        raise DrafterError(
+            f"'{name}' is a trained drafter and none ships for '{loaded.identity.name}'; give its "
+            f"folder: {name}=FOLDER"
+        )
     if not Path(path).is_dir():
         raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
     drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity, **options)

@@ -100,9 +100,9 @@ class FastMtpObjective(Objective):
         layer = copy.deepcopy(self.layer).freeze()
         return FastMTP(layer, self._vocabulary, self._deployed, self._identity)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
         """Write the drafter's folder."""
-        self.drafter().save(folder)
+        self.drafter().save(folder, dtype)
 
     def _origins(self, rows: Sequence[Row]) -> Tensor:
         starts = [torch.arange(self.labels(row)) + len(row.prompt_ids) - 1 for row in rows]

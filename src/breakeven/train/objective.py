@@ -77,5 +77,5 @@ class Objective(nn.Module, ABC):
         """A drafter with the weights of this moment, for decoding."""
 
     @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write that drafter, so that its class's ``load`` reads it."""
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
+        """Write that drafter, so that its class's ``load`` reads it; weights as ``dtype``."""

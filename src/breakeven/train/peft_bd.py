@@ -100,9 +100,9 @@ class PeftBdObjective(Objective):
         """The adapter as it stands, shared and not copied."""
         return self._kind(self.adapter, self.plan, self._identity)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
         """Write the drafter's folder."""
-        self.drafter().save(folder)
+        self.drafter().save(folder, dtype)
 
     @torch.no_grad()
     def _truth(self, streams: Sequence[Clean], blocks: Blocks) -> Tensor:

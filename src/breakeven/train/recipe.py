@@ -133,6 +133,7 @@ class TrainRecipe(Section):
 
     drafter: str
     verifier: str = "smollm2-135m"
+    saved: Literal["bfloat16", "float32"] = "bfloat16"  # type of the drafter's weights on disk
     data: DataSettings = DataSettings()
     train: LoopSettings = LoopSettings()
     evaluate: EvaluateSettings = EvaluateSettings()

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from breakeven.config import write_recipe
 from breakeven.data.artifact import Artifact
 from breakeven.data.contract import FILE as CONTRACT_FILE
@@ -112,7 +114,7 @@ def train_drafter(
     )
     resumed = trainer.resumed_step
     outcome = trainer.run()
-    objective.save(out)
+    objective.save(out, getattr(torch, recipe.saved))
     counted = counts(objective, loaded)
     content = provenance(
         recipe, loaded.identity, file_sha256(artifact.path / CONTRACT_FILE), counted, outcome

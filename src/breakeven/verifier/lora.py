@@ -105,17 +105,21 @@ class RowLoRA(nn.Module):
         module: GroupLoRA = self.blocks[str(layer)][group]  # type: ignore[index]
         return module
 
-    def save(self, folder: Path, base: str) -> None:
-        """Write a PEFT adapter directory for the base model named ``base``."""
+    def save(self, folder: Path, base: str, dtype: torch.dtype | None = None) -> None:
+        """Write a PEFT adapter directory for the base model named ``base``, as ``dtype``."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {}
+
+        def kept(tensor: Tensor) -> Tensor:
+            return tensor.detach().to(dtype or tensor.dtype, copy=True).contiguous()
+
         for layer, group, index, name in self._projections():
             down, up = self._pair(layer, group, index)
             prefix = f"base_model.model.model.layers.{layer}.{name}"
-            tensors[f"{prefix}.lora_A.weight"] = down.detach().clone().contiguous()
-            tensors[f"{prefix}.lora_B.weight"] = up.detach().clone().contiguous()
+            tensors[f"{prefix}.lora_A.weight"] = kept(down)
+            tensors[f"{prefix}.lora_B.weight"] = kept(up)
         save_file(tensors, folder / ADAPTER_FILE, metadata={"format": "pt"})
-        save_file({"mask_vector": self.mask_vector.detach().clone()}, folder / MASK_FILE)
+        save_file({"mask_vector": kept(self.mask_vector)}, folder / MASK_FILE)
         (folder / CONFIG_FILE).write_text(json.dumps(self._peft_config(base), indent=2) + "\n")
 
     @classmethod
