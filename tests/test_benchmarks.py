@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 import torch
 from rich.console import Console
 
@@ -54,3 +56,26 @@ def test_weight_bytes_are_those_a_plain_step_reads() -> None:
     tied = LeanVerifier.from_config(tiny_config(), dtype=torch.float64)
     untied = LeanVerifier.from_config(tiny_config(tie_word_embeddings=False), dtype=torch.float64)
     assert module.weight_bytes(tied.architecture) == module.weight_bytes(untied.architecture)
+
+
+def test_the_learning_curve_reads_what_training_wrote(tmp_path: Path) -> None:
+    module = script("learning_curve")
+    folder = tmp_path / "run" / "training"
+    folder.mkdir(parents=True)
+    lines = [
+        {"step": 5, "split": "train", "tokens": 900},
+        {
+            "step": 6,
+            "split": "validation",
+            "real_acceptance_length": 1.25,
+            "real_survival": [0.2, 0.05],
+        },
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    chart, data = tmp_path / "curve.svg", tmp_path / "curve.json"
+    module.main([f"mine={tmp_path / 'run'}", "--svg", str(chart), "--json", str(data)])
+    [point] = json.loads(data.read_text())
+    assert (point["run"], point["tokens"], point["acceptance_length"]) == ("mine", 900, 1.25)
+    assert "<svg" in chart.read_text()
+    with pytest.raises(SystemExit, match="no evaluation yet"):
+        module.main([str(tmp_path)])
