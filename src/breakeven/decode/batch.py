@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from breakeven.core import Finish, Phase, Round, Verified
+from breakeven.core import Choice, Finish, Phase, Round, Verified
 from breakeven.cost.ledger import Ledger
+from breakeven.decode.policy.base import Policy, Prospect
 from breakeven.decode.request import Completion, Request
 from breakeven.decode.round import padded_chain, speculative_round
 from breakeven.decode.stopping import Stopper
@@ -53,16 +54,16 @@ class Batch:
         verifier: Verifier,
         requests: Iterable[Request],
         drafter: Drafter | None,
-        k: int,
+        policy: Policy,
         size: int,
         tokenizer: Any,
         ledger: Ledger,
     ) -> None:
-        self._verifier, self._drafter, self._k = verifier, drafter, k
+        self._verifier, self._drafter, self._policy = verifier, drafter, policy
         self._tokenizer, self._limit = tokenizer, size
         limit = verifier.shape.max_positions
         longest = max(min(len(r.prompt) + r.max_new_tokens, limit) for r in requests)
-        capacity = longest + (k + 1 + drafter.scratch_rows if drafter else 1)
+        capacity = longest + (policy.longest + 1 + drafter.scratch_rows if drafter else 1)
         self._cache = verifier.new_cache(size, capacity)
         self._context = Context(verifier, [], self._cache.window(0, 0), ledger)
         self._slots: list[Slot] = []
@@ -121,10 +122,22 @@ class Batch:
         if self._drafter is None:
             self._plain_step()
             return
-        room = [slot.stopper.remaining for slot in self._slots]
-        outcomes = speculative_round(self._context, self._drafter, self._k, room)
-        for slot, outcome in zip(self._slots, outcomes, strict=True):
-            self._account(slot.completion, outcome, slot.take(outcome.tokens))
+        start, bought = time.perf_counter(), len(self._context.ledger.passes)
+        proposal, outcomes = speculative_round(
+            self._context,
+            self._drafter,
+            self._policy,
+            [slot.completion.id for slot in self._slots],
+            [slot.stopper.remaining for slot in self._slots],
+        )
+        seconds = time.perf_counter() - start
+        rounds = [
+            self._account(slot, prospect, outcome, proposal.choice, seconds)
+            for slot, prospect, outcome in zip(
+                self._slots, proposal.prospects, outcomes, strict=True
+            )
+        ]
+        self._policy.observe(self._context.ledger.passes[bought:], rounds)
 
     def _plain_step(self) -> None:
         context = self._context
@@ -140,11 +153,24 @@ class Batch:
             tokens.append(token)
             slot.take([token])
 
-    def _account(self, completion: Completion, outcome: Verified, kept: int) -> None:
-        draft = outcome.draft
-        entry = Round(completion.id, len(draft.tokens), outcome.accepted, kept, draft.free)
-        completion.rounds.append(entry)
+    def _account(
+        self, slot: Slot, prospect: Prospect, outcome: Verified, choice: Choice, seconds: float
+    ) -> Round:
+        draft, kept = outcome.draft, slot.take(outcome.tokens)
+        entry = Round(
+            prospect.request,
+            max(draft.depths, default=0) if draft.parents else len(draft.tokens),
+            outcome.accepted,
+            kept,
+            draft.free,
+            choice,
+            prospect.match,
+            prospect.offered,
+            seconds,
+        )
+        slot.completion.rounds.append(entry)
         self._context.ledger.rounds.append(entry)
+        return entry
 
     def retire(self) -> list[Completion]:
         """Take the finished requests out and close the gaps."""
@@ -152,10 +178,16 @@ class Batch:
         for index in reversed(range(self.size)):
             if self._slots[index].finished:
                 done.append(self._slots[index].completion)
+                self._end(index)
                 self._remove(index)
         if done:
             self._context.cache = self._cache.window(0, self.size)
         return done[::-1]
+
+    def _end(self, index: int) -> None:
+        if self._drafter is not None:
+            self._drafter.end(self._context, index)
+            self._policy.end(self._slots[index].completion.id)
 
     def _remove(self, index: int) -> None:
         last = self.size - 1

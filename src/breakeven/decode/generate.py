@@ -8,6 +8,8 @@ from typing import Any
 
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.batch import Batch
+from breakeven.decode.policy.base import Policy
+from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Completion, Request
 from breakeven.drafters.base import Drafter
 from breakeven.errors import DataError
@@ -20,6 +22,7 @@ def generate(
     *,
     drafter: Drafter | None = None,
     k: int = 4,
+    policy: Policy | None = None,
     batch: int = 1,
     tokenizer: Any = None,
     ledger: Ledger | None = None,
@@ -27,8 +30,9 @@ def generate(
     """Continue every request greedily; completions come as they finish.
 
     At most ``batch`` requests run at once; a finished one leaves at once and the next enters.
-    Without a ``drafter`` this is plain decoding; with one, each round drafts at most ``k``
-    tokens. ``ledger`` collects passes, rounds and wall time; ``tokenizer`` is needed for texts
+    Without a ``drafter`` this is plain decoding; with one, each round drafts as many tokens as
+    ``policy`` lets it, by default always ``k``. A policy that learns should be given to call after
+    call. ``ledger`` collects passes, rounds and wall time; ``tokenizer`` is needed for texts
     and stop strings. Raises :class:`DataError` for a request that cannot be run.
     """
     waiting = deque(requests)
@@ -37,8 +41,12 @@ def generate(
     if not waiting:
         return
     ledger = ledger if ledger is not None else Ledger()
+    policy = policy if policy is not None else Fixed(k)
+    if drafter is not None:
+        policy.prepare(verifier, drafter)
+    size = min(batch, len(waiting))
     with ledger.open():
-        running = Batch(verifier, waiting, drafter, k, min(batch, len(waiting)), tokenizer, ledger)
+        running = Batch(verifier, waiting, drafter, policy, size, tokenizer, ledger)
     while waiting or running.size:
         with ledger.open():
             running.admit(waiting)

@@ -4,45 +4,88 @@ This is the algorithm; everything else supports it. State between rounds (ALGORI
 cache holds the verifier's rows of ``x_1 .. x_{t-1}`` and the root ``x_t`` is pending. The verify
 pass feeds the root and the drafts as consecutive rows; row j says what follows it. Greedy
 acceptance keeps the longest prefix of drafts that equals the verifier's own choices, then adds
-the verifier's next token: the output is the verifier's, whatever was drafted.
+the verifier's next token: the output is the verifier's, whatever was drafted and how much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from breakeven.core import Draft, Phase, Verified
+from breakeven.core import Choice, Draft, Phase, Verified
+from breakeven.decode.policy.base import Policy, Prospect
 from breakeven.drafters.base import Context, Drafter
-from breakeven.verifier.rows import Rows, chain
+from breakeven.verifier.rows import Rows, chain, tree
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What goes into a verify pass, and what the policy knew and chose (see :class:`Choice`)."""
+
+    prospects: Sequence[Prospect]
+    choice: Choice
+    drafts: Sequence[Draft]
 
 
 def speculative_round(
-    context: Context, drafter: Drafter, k: int, room: Sequence[int]
-) -> list[Verified]:
-    """Draft at most ``k`` tokens per request, verify them, commit what the verifier agrees with.
+    context: Context,
+    drafter: Drafter,
+    policy: Policy,
+    requests: Sequence[str],
+    room: Sequence[int],
+) -> tuple[Proposal, list[Verified]]:
+    """Draft as far as ``policy`` lets, verify, commit what the verifier agrees with.
 
-    ``room[b]`` (≥ 1) is how many more tokens request b may get; drafts are shortened to it.
-    Afterwards ``context.tokens`` and ``context.cache`` have grown by the committed tokens.
+    ``requests[b]`` names request b and ``room[b]`` (≥ 1) is how many more tokens it may get;
+    drafts are shortened to it. Afterwards ``context.tokens`` and ``context.cache`` have grown by
+    the committed tokens.
     """
-    k = min(k, max(room) - 1)
-    drafts = drafter.propose(context, k) if k else [Draft(())] * context.batch
-    drafts = [d.clipped(max(d.free, r - 1)) for d, r in zip(drafts, room, strict=True)]
-    verified, hidden = verify(context, drafts)
+    proposal = propose(context, drafter, policy, requests, room)
+    phase = Phase.VERIFY if proposal.choice.k else Phase.PLAIN
+    verified, hidden = verify(context, proposal.drafts, phase)
     for tokens, outcome in zip(context.tokens, verified, strict=True):
         tokens.extend(outcome.tokens)
     drafter.observe(context, verified, hidden)
-    return verified
+    return proposal, verified
 
 
-def verify(context: Context, drafts: Sequence[Draft]) -> tuple[list[Verified], Tensor]:
+def propose(
+    context: Context,
+    drafter: Drafter,
+    policy: Policy,
+    requests: Sequence[str],
+    room: Sequence[int],
+) -> Proposal:
+    """The drafts of a round. Those that take no pass are looked at before the policy chooses."""
+    most = max(room) - 1
+    seen = drafter.glimpse(context, min(policy.longest, most))
+    if seen is None:
+        prospects = [Prospect(name) for name in requests]
+    else:
+        prospects = [
+            Prospect(name, d.match, len(d.tokens)) for name, d in zip(requests, seen, strict=True)
+        ]
+    choice = policy.choose(prospects, int(context.cache.lengths.max()))
+    k = min(choice.k, most)
+    if k == 0:
+        return Proposal(prospects, choice, [Draft(())] * context.batch)
+    drafts = [d.clipped(k) for d in seen] if seen else drafter.propose(context, k)
+    drafts = [policy.trim(d) for d in drafts]
+    drafts = [d.clipped(max(d.free, r - 1)) for d, r in zip(drafts, room, strict=True)]
+    return Proposal(prospects, choice, drafts)
+
+
+def verify(
+    context: Context, drafts: Sequence[Draft], phase: Phase = Phase.VERIFY
+) -> tuple[list[Verified], Tensor]:
     """One verifier pass over all drafts; commits the key/value rows of what was accepted.
 
-    Returns the outcomes and the hidden states ``[B, W, H]`` of the pass. With a free first token
-    the root's row is in place already, so the pass starts at that token.
+    Returns the outcomes and the hidden states ``[B, W, H]`` of the pass, in a tree those of the
+    accepted path first. With a free first token the root's row is in place already, so the pass
+    starts at that token.
     """
     free = drafts[0].free
     assert all(d.free == free for d in drafts), "a free first token is all requests' or none's"
@@ -51,14 +94,18 @@ def verify(context: Context, drafts: Sequence[Draft]) -> tuple[list[Verified], T
         rows = [d.tokens for d in drafts]
     else:
         rows = [(tokens[-1], *d.tokens) for tokens, d in zip(context.tokens, drafts, strict=True)]
-    out = context.verifier.run(
-        Phase.VERIFY, padded_chain(context, rows), context.cache, context.ledger, logits="choices"
-    )
+    branched = any(d.parents is not None for d in drafts)
+    layout = padded_tree(context, rows, drafts) if branched else padded_chain(context, rows)
+    out = context.verifier.run(phase, layout, context.cache, context.ledger, logits="choices")
     assert out.choices is not None
     choices = out.choices.tolist()  # [B][W]
     verified = [accept(d, choice) for d, choice in zip(drafts, choices, strict=True)]
-    context.cache.commit([v.committed - free for v in verified])
-    return verified, out.hidden
+    if not branched:
+        context.cache.commit([v.committed - free for v in verified])
+        return verified, out.hidden
+    paths = [kept_rows(v) for v in verified]
+    context.cache.keep(paths)
+    return verified, gathered(out.hidden, paths)
 
 
 def accept(draft: Draft, choices: Sequence[int]) -> Verified:
@@ -72,6 +119,8 @@ def accept(draft: Draft, choices: Sequence[int]) -> Verified:
     >>> accept(Draft((5, 6, 7), free=1), [6, 7, 8]).tokens
     (5, 6, 7, 8)
     """
+    if draft.parents is not None:
+        return accept_tree(draft, choices)
     accepted = draft.free
     while accepted < len(draft.tokens) and (
         draft.tokens[accepted] == choices[accepted - draft.free]
@@ -80,10 +129,69 @@ def accept(draft: Draft, choices: Sequence[int]) -> Verified:
     return Verified(draft, accepted, choices[accepted - draft.free])
 
 
+def accept_tree(draft: Draft, choices: Sequence[int]) -> Verified:
+    """Greedy tree acceptance: from the root down, always to the child that the verifier chose.
+
+    >>> accept_tree(Draft((5, 6, 7), parents=(-1, -1, 1)), [6, 0, 7, 8]).tokens
+    (6, 7, 8)
+    """
+    assert draft.parents is not None
+    children = {
+        (parent, token): node
+        for node, (parent, token) in enumerate(zip(draft.parents, draft.tokens, strict=True))
+    }
+    path = list(range(draft.free))
+    node = path[-1] if path else -1
+    while True:
+        token = choices[node + 1 - draft.free]
+        child = children.get((node, token))
+        if child is None:
+            return Verified(draft, len(path), token, tuple(path))
+        path.append(child)
+        node = child
+
+
+def kept_rows(verified: Verified) -> list[int]:
+    """The rows of the verify pass whose keys and values are kept, in order."""
+    draft = verified.draft
+    path = range(verified.accepted) if verified.path is None else verified.path
+    return [*range(1 - draft.free), *(node + 1 - draft.free for node in path)]
+
+
+def gathered(hidden: Tensor, paths: Sequence[Sequence[int]]) -> Tensor:
+    """``[B, W, H]`` with the rows of each path in front, in order; the rest is left as it was."""
+    moved = hidden.clone()
+    for request, path in enumerate(paths):
+        moved[request, : len(path)] = hidden[request, list(path)]
+    return moved
+
+
+def padded_tree(
+    context: Context, rows: Sequence[Sequence[int]], drafts: Sequence[Draft]
+) -> Rows:
+    """Token trees (or chains beside trees) of unequal size as one ``[B, W]`` layout."""
+    parents = []
+    for draft in drafts:
+        family = draft.parents
+        if family is None:
+            family = tuple(range(-1, len(draft.tokens) - 1))
+        offset = 1 - draft.free
+        parents.append([*[-1] * offset, *(parent + offset for parent in family)])
+    return inside(context, tree(padded(rows), parents, context.cache.lengths))
+
+
 def padded_chain(context: Context, rows: Sequence[Sequence[int]]) -> Rows:
     """Rows of unequal length as one ``[B, W]`` chain; the padding is never committed."""
+    return inside(context, chain(padded(rows), context.cache.lengths))
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Token ids of unequal number as ``[B, W]``, filled up with 0."""
     width = max(map(len, rows))
-    ids = torch.tensor([[*r, *[0] * (width - len(r))] for r in rows])
-    layout = chain(ids, context.cache.lengths)
+    return torch.tensor([[*r, *[0] * (width - len(r))] for r in rows])
+
+
+def inside(context: Context, layout: Rows) -> Rows:
+    """The layout with the positions of rows that cannot be committed kept inside the model's."""
     last = context.verifier.shape.max_positions - 1
     return replace(layout, positions=layout.positions.clamp(max=last))

@@ -49,6 +49,8 @@ class Drafter(ABC):
     """Leading draft tokens that are the verifier's own decisions (0 or 1), see :class:`Draft`."""
     sequential: bool = False
     """Whether each drafted token takes a pass of its own; else one pass drafts them all."""
+    longest: int | None = None
+    """The most tokens it can draft in a round; None: any number."""
     scratch_rows: int = 0
     """Rows beyond K that a draft pass writes behind the verifier's cache."""
 
@@ -61,6 +63,13 @@ class Drafter(ABC):
         ``hidden`` is ``[n, P, H]`` (after the final norm, right-padded) for their prompts when
         ``needs_hidden``; the root of each is already in ``context.tokens``.
         """
+
+    def glimpse(self, context: Context, k: int) -> list[Draft] | None:
+        """What can be drafted without a pass, at most ``k`` tokens each; None: a pass is needed.
+
+        Each such draft says how long its ``match`` is, 0 when it is empty.
+        """
+        return None
 
     @abstractmethod
     def propose(self, context: Context, k: int) -> list[Draft]:
@@ -76,8 +85,28 @@ class Drafter(ABC):
     ) -> None:
         """The round's outcome, after ``context.tokens`` was extended.
 
-        ``hidden`` is ``[B, W, H]``: row j is the state at the j-th row of the verify pass.
+        Called after every round, also where the policy let nothing be drafted. ``hidden`` is
+        ``[B, W, H]``: row j is the state at the j-th row of the verify pass, in a tree at the
+        j-th row of the accepted path.
         """
+
+    def end(self, context: Context, slot: int) -> None:  # noqa: B027 - optional hook
+        """The request in ``slot`` has its answer: ``context.tokens[slot]``, whole."""
+
+    def forget(self) -> None:  # noqa: B027 - optional hook
+        """Forget earlier requests: benchmarks decode each prompt as if it were the first."""
 
     def move(self, source: int, target: int) -> None:  # noqa: B027 - optional hook
         """The request in slot ``source`` now lives in slot ``target``."""
+
+
+class LookupDrafter(Drafter):
+    """A drafter without passes: :meth:`glimpse` is all it does."""
+
+    @abstractmethod
+    def glimpse(self, context: Context, k: int) -> list[Draft]:
+        """At most ``k`` tokens for each active request, and how long the match was."""
+
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """The same."""
+        return self.glimpse(context, k)

@@ -87,3 +87,15 @@ class Card:
                 "train it again"
             )
         return value
+
+def method_of(folder: Path) -> str:
+    """The name of the drafter whose card lies in ``folder``; :class:`DrafterError` without one."""
+    try:
+        tree = json.loads((folder / CARD_FILE).read_text(encoding="utf-8"))
+        return str(tree["drafter"])
+    except FileNotFoundError:
+        raise DrafterError(f"{folder}: no {CARD_FILE}; give a folder written by 'train'") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DrafterError(
+            f"{folder / CARD_FILE}: not a drafter's card ({error}); train it again"
+        ) from None

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.drafters.base import Drafter
+from breakeven.drafters.card import method_of
 from breakeven.drafters.shipped import shipped_folder
 from breakeven.errors import DrafterError, nearest
+from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.load import Loaded
 
@@ -39,6 +41,16 @@ METHODS = {
         "breakeven.drafters.peft_bd:PeftBD",
         True,
         "the paper's LoRA block diffusion, over a cache of its own",
+    ),
+    "suffix": Method(
+        "breakeven.drafters.suffix:Suffix",
+        False,
+        "continues the longest match, here or in earlier answers, by what followed most often",
+    ),
+    "hybrid": Method(
+        "breakeven.drafters.hybrid:Hybrid",
+        True,
+        "suffix where a long match promises much, the trained drafter of a folder elsewhere",
     ),
     "peft-bd-gated": Method(
         "breakeven.drafters.peft_bd:GatedPeftBD",
@@ -96,6 +108,16 @@ def untrained(name: str, verifier: Verifier, k: int) -> Drafter | None:
         return None
     made: Drafter = make(verifier, k)
     return made
+
+
+def load_trained(folder: Path, verifier: Verifier, identity: Identity | None) -> Drafter:
+    """The trained drafter that ``folder`` holds, whatever its method."""
+    name = method_of(folder)
+    kind, trained = _find(name)
+    if not trained:
+        raise DrafterError(f"{folder}: '{name}' is no trained drafter; give one made by 'train'")
+    drafter: Drafter = kind.load(folder, verifier, identity)
+    return drafter
 
 
 def _find(name: str) -> tuple[Any, bool]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
-import torch
-
-from breakeven.core import Phase
 from breakeven.cost.curve import CostCurve
-from breakeven.cost.ledger import Ledger
 from breakeven.progress import meter
 from breakeven.verifier.interface import Verifier
-from breakeven.verifier.rows import chain
+from breakeven.verifier.timing import time_widths
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 17)
 CONTEXT = 100
@@ -32,23 +27,13 @@ def measure_cost_curve(
     Every round runs each width once in a new order; the first rounds warm up and do not count.
     Nothing is committed, so all passes attend to the same rows.
     """
-    limit = verifier.shape.max_positions
-    context = min(context, limit - max(widths))
-    tokens = torch.Generator().manual_seed(seed)
-    order = random.Random(seed)
-    vocabulary = verifier.shape.vocab_size
-    cache = verifier.new_cache(1, context + max(widths))
-    prompt = torch.randint(vocabulary, (1, context), generator=tokens)
-    verifier.run(Phase.PREFILL, chain(prompt, cache.lengths), cache, Ledger(), logits="none")
-    cache.commit(context)
     samples = []
     with meter("cost curve", total=rounds + WARM_ROUNDS) as progress:
-        for turn in range(rounds + WARM_ROUNDS):
-            for width in order.sample(list(widths), len(widths)):
-                rows = torch.randint(vocabulary, (1, width), generator=tokens)
-                ledger = Ledger()
-                verifier.run(Phase.VERIFY, chain(rows, cache.lengths), cache, ledger)
-                if turn >= WARM_ROUNDS:
-                    samples.append((width, context, ledger.passes[0].seconds))
+        runs = time_widths(
+            verifier, widths, context=context, rounds=rounds + WARM_ROUNDS, seed=seed
+        )
+        for turn, run in enumerate(runs):
+            if turn >= WARM_ROUNDS:
+                samples += run
             progress.advance()
     return CostCurve.from_samples(samples)

@@ -12,6 +12,7 @@ import torch
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.generate import generate
+from breakeven.decode.policy.base import Policy
 from breakeven.decode.request import Completion, Request
 from breakeven.drafters.base import Drafter
 from breakeven.measure.configuration import PLAIN
@@ -29,6 +30,7 @@ class Method:
     name: str = PLAIN
     drafter: Drafter | None = None
     k: int = 0
+    policy: Policy | None = None  # None: always k
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,13 @@ class Decoding:
     def run(
         self, method: Method, prompt: Prompt, *, max_new_tokens: int | None = None
     ) -> tuple[Completion, Ledger]:
-        """Decode one prompt alone, with a ledger of its own."""
+        """Decode one prompt alone, with a ledger of its own.
+
+        Drafters forget earlier answers first, since repeats ask the same again; a policy goes on
+        with what it has learned of prices and survival.
+        """
+        if method.drafter is not None:
+            method.drafter.forget()
         request = Request(
             id=prompt.id,
             prompt=tuple(prompt.prompt_ids),
@@ -51,7 +59,12 @@ class Decoding:
         )
         ledger = Ledger()
         [completion] = generate(
-            self.verifier, [request], drafter=method.drafter, k=max(1, method.k), ledger=ledger
+            self.verifier,
+            [request],
+            drafter=method.drafter,
+            k=max(1, method.k),
+            policy=method.policy,
+            ledger=ledger,
         )
         return completion, ledger
 

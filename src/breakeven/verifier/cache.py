@@ -131,6 +131,21 @@ class KVCache:
         self.lengths += torch.as_tensor(counts)
         assert int(self.lengths.max()) <= self.capacity
 
+    def keep(self, paths: Sequence[Sequence[int]]) -> None:
+        """Keep the scratch rows ``paths[b]`` (ascending) of each request, moved up to its length.
+
+        The accepted path of a token tree; the other branches stay behind the length.
+        """
+        for request, path in enumerate(paths):
+            if list(path) == list(range(len(path))):
+                continue  # in place already
+            start = int(self.lengths[request])
+            stop = start + len(path)
+            rows = torch.as_tensor(path, device=self.keys.device) + start
+            for store in (self.keys[:, request], self.values[:, request]):
+                store[:, :, start:stop] = store[:, :, rows]
+        self.commit([len(path) for path in paths])
+
     def crop(self, request: int, length: int) -> None:
         """Forget all rows of one request from ``length`` on."""
         assert 0 <= length <= int(self.lengths[request])

@@ -7,6 +7,7 @@ training and decoding use the same builders (ALGORITHMS 1.4, 1.8, 1.9; checked i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -69,6 +70,28 @@ def chain(token_ids: Tensor, lengths: Tensor) -> Rows:
     width = token_ids.shape[1]
     positions = lengths[:, None] + torch.arange(width)
     return Rows(token_ids, positions, causal(width))
+
+
+def tree(token_ids: Tensor, parents: Sequence[Sequence[int]], lengths: Tensor) -> Rows:
+    """Token trees after each request's cached prefix: a row sees its ancestors and itself.
+
+    ``token_ids`` is ``[B, W]``; ``parents[b][i]`` is the row that row i of request b follows, -1
+    for the cached prefix, and stands before it. Rows past the end of ``parents[b]`` are padding.
+    A chain of parents gives the very rows of :func:`chain` (ALGORITHMS 3.5).
+
+    >>> rows = tree(torch.tensor([[7, 8, 9]]), [[-1, 0, 0]], torch.tensor([4]))
+    >>> rows.positions.tolist(), rows.sees[0].int().tolist()
+    ([[4, 5, 5]], [[1, 0, 0], [1, 1, 0], [1, 0, 1]])
+    """
+    batch, width = token_ids.shape
+    sees = torch.eye(width, dtype=torch.bool).repeat(batch, 1, 1)
+    depths = torch.zeros(batch, width, dtype=torch.long)
+    for b, family in enumerate(parents):
+        for row, parent in enumerate(family):
+            if parent >= 0:
+                sees[b, row] |= sees[b, parent]
+                depths[b, row] = depths[b, parent] + 1
+    return Rows(token_ids, lengths[:, None] + depths, sees)
 
 
 @dataclass(frozen=True, slots=True)

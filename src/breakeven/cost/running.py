@@ -1,0 +1,119 @@
+"""Running cost: what a round of k drafts costs now, from a measured curve and the latest passes.
+
+Machines change their pace from second to second, and a policy that compares a plain step of a
+minute ago with a verify pass of now compares the minutes. So every pass is divided by the *pace*,
+a slow average of how long passes take beside what was expected of them. Only ratios of prices
+matter to a choice, and in those the pace cancels out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+from typing import TypeVar
+
+from breakeven.core import Pass, Phase
+from breakeven.cost.curve import CostCurve
+
+KEPT = 9
+"""Samples of each kind: the median of an odd number is one of them."""
+PACE_STEP = 0.1
+"""Share of a surprise that is put down to the machine's pace."""
+WORST_SURPRISE = 2.0
+"""A pass that was this many times slower or faster than expected counts as no more."""
+FIRST_BLOCK, FIRST_TOKEN = 1.0, 0.3
+"""Plain steps of a draft before one was seen: of a block, or for each token of a sequence."""
+
+Samples = deque[float]
+Kind = TypeVar("Kind")
+
+
+class RunningCost:
+    """Prices of rounds in seconds at the machine's usual pace.
+
+    ``curve`` is what passes are expected to take; a batch of B requests with W rows each counts as
+    B · W rows until it was seen. ``sequential`` says that drafting takes a pass for each token.
+
+    >>> cost = RunningCost(CostCurve.of({1: 0.010, 5: 0.012}))
+    >>> cost.plain(batch=1, context=0), cost.drafting(4, batch=1, context=0, free=0, light=True)
+    (0.01, 0.012)
+    """
+
+    def __init__(self, curve: CostCurve, *, sequential: bool = False) -> None:
+        self._curve, self._sequential = curve, sequential
+        self._pace: float | None = None
+        self._factors: dict[tuple[int, int], Samples] = {}  # (batch, rows): seconds / expected
+        self._drafts: dict[int, Samples] = {}  # k: seconds of drafting
+        self._rest: dict[str, Samples] = {}  # kind of round: seconds outside passes
+
+    def plain(self, *, batch: int, context: int) -> float:
+        """A plain step of ``batch`` requests."""
+        return self._verifying(batch, 1, context) + self._outside("plain")
+
+    def drafting(self, k: int, *, batch: int, context: int, free: int, light: bool) -> float:
+        """A round of k ≥ 1 drafts; a ``light`` draft takes no pass."""
+        rows = k + 1 - (0 if light else free)
+        price = self._verifying(batch, rows, context)
+        if light:
+            return price + self._outside("light")
+        return price + self._proposing(k, batch, context) + self._outside("pass")
+
+    def observe(
+        self, passes: Sequence[Pass], seconds: float, *, drafted: int, light: bool
+    ) -> None:
+        """One round: its passes, its wall time and the longest draft in it.
+
+        The passes of a round are its draft passes and, last, a plain step or a verify pass.
+        """
+        *drafting, last = passes
+        expected = self._curve.seconds(last.batch * last.rows, last.context)
+        expected *= self._factor(last.batch, last.rows)
+        pace = self._walk(last.seconds / expected)
+        own = self._curve.seconds(last.batch * last.rows, last.context)
+        _keep(self._factors, (last.batch, last.rows), last.seconds / pace / own)
+        spent = sum(p.seconds for p in drafting)
+        if drafted and not light:
+            _keep(self._drafts, drafted, spent / pace)
+        kind = "plain" if last.phase is Phase.PLAIN else "light" if light else "pass"
+        if seconds > 0:
+            _keep(self._rest, kind, max(0.0, seconds - spent - last.seconds) / pace)
+
+    def _walk(self, surprise: float) -> float:
+        """Move the pace by a part of the surprise (seconds beside expected ones)."""
+        if self._pace is None:
+            self._pace = surprise
+        ratio = surprise / self._pace
+        ratio = min(WORST_SURPRISE, max(1 / WORST_SURPRISE, ratio))
+        self._pace *= ratio**PACE_STEP
+        return self._pace
+
+    def _verifying(self, batch: int, rows: int, context: int) -> float:
+        return self._curve.seconds(batch * rows, context) * self._factor(batch, rows)
+
+    def _factor(self, batch: int, rows: int) -> float:
+        """How far off the curve passes of this shape are; that of the nearest shape seen."""
+        known = self._factors.get((batch, rows))
+        if known is None:
+            near = [key for key in self._factors if key[0] == batch]
+            if not near:
+                return 1.0
+            known = self._factors[min(near, key=lambda key: (abs(key[1] - rows), key[1]))]
+        return median(known)
+
+    def _proposing(self, k: int, batch: int, context: int) -> float:
+        if k in self._drafts:
+            return median(self._drafts[k])
+        if not self._drafts:
+            first = FIRST_TOKEN * k if self._sequential else FIRST_BLOCK
+            return first * self._verifying(batch, 1, context)
+        near = min(self._drafts, key=lambda seen: (abs(seen - k), seen))
+        return median(self._drafts[near]) * (k / near if self._sequential else 1.0)
+
+    def _outside(self, kind: str) -> float:
+        samples = self._rest.get(kind) or self._rest.get("plain")
+        return median(samples) if samples else 0.0
+
+
+def _keep(table: dict[Kind, Samples], kind: Kind, value: float) -> None:
+    table.setdefault(kind, deque(maxlen=KEPT)).append(value)

@@ -1,0 +1,33 @@
+"""Policies by name."""
+
+from __future__ import annotations
+
+from breakeven.cost.curve import CostCurve
+from breakeven.decode.policy.adaptive import Adaptive
+from breakeven.decode.policy.base import Policy
+from breakeven.decode.policy.fixed import Confidence, Fixed
+from breakeven.errors import RecipeError, nearest
+
+POLICIES = {
+    "fixed": "always K tokens",
+    "confidence": "at most K tokens, fewer where the drafter doubts itself",
+    "adaptive": "0 to K tokens, as measured prices and acceptance advise",
+}
+LONGEST = {"fixed": 4, "confidence": 8, "adaptive": 16}
+"""K where none is given."""
+
+
+def policy_named(name: str, k: int | None = None, curve: CostCurve | None = None) -> Policy:
+    """The policy with ``k`` as its longest draft; ``curve`` are prices for ``adaptive``.
+
+    >>> policy_named("adaptive", 8).longest
+    8
+    """
+    if name not in POLICIES:
+        raise RecipeError(f"no policy is called '{name}'; {nearest(name, POLICIES)}")
+    longest = LONGEST[name] if k is None else k
+    if longest < 1:
+        raise RecipeError(f"K = {longest} for policy '{name}': give 1 or more")
+    if name == "adaptive":
+        return Adaptive(longest, curve)
+    return Confidence(longest) if name == "confidence" else Fixed(longest)

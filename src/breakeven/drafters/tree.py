@@ -1,0 +1,108 @@
+"""Trees from a block drafter's candidates: best first, at no cost beyond the one draft pass.
+
+A block pass gives, for each position, tokens with probabilities. They are marginals: what is
+likely two positions on does not depend here on which token comes next. The tree of a given number
+of nodes that is accepted furthest on average holds the nodes with the highest products of
+probabilities along their paths (DDTree, arXiv 2604.12989; ALGORITHMS 3.5).
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from breakeven.core import Draft, Verified
+from breakeven.drafters.base import Context, Drafter
+
+Candidates = Sequence[tuple[int, float]]
+"""Tokens of one position with their probabilities, the likeliest first."""
+
+
+class BlockDrafter(Drafter):
+    """A drafter whose one pass judges several positions at once."""
+
+    @abstractmethod
+    def candidates(self, context: Context, k: int, top: int) -> list[list[Candidates]]:
+        """``[b][position]``: up to ``top`` candidates for each of at most ``k`` positions.
+
+        With ``free`` = 1 the first position has one candidate, the verifier's own token.
+        """
+
+
+def best_first(positions: Sequence[Candidates], budget: int, *, free: int = 0) -> Draft:
+    """The ``budget`` nodes with the largest products of probabilities, parents first.
+
+    A tree without branches is returned as a chain.
+
+    >>> best_first([[(5, 0.6), (6, 0.3)], [(7, 0.9), (8, 0.1)]], 3).tokens
+    (5, 7, 6)
+    >>> best_first([[(5, 0.6)], [(7, 0.9)]], 8).parents is None
+    True
+    """
+    tokens: list[int] = []
+    parents: list[int] = []
+    shares: list[float] = []
+    heap: list[tuple[float, int, int, int, float]] = []  # -product, depth, rank, parent, before
+
+    def offer(depth: int, rank: int, parent: int, before: float) -> None:
+        if depth < len(positions) and rank < len(positions[depth]):
+            product = before * positions[depth][rank][1]
+            heapq.heappush(heap, (-product, depth, rank, parent, before))
+
+    offer(0, 0, -1, 1.0)
+    while heap and len(tokens) < budget:
+        product, depth, rank, parent, before = heapq.heappop(heap)
+        token, share = positions[depth][rank]
+        tokens.append(token)
+        parents.append(parent)
+        shares.append(share)
+        offer(depth, rank + 1, parent, before)
+        offer(depth + 1, 0, len(tokens) - 1, -product)
+    chain = parents == list(range(-1, len(tokens) - 1))
+    return Draft(tuple(tokens), free, None if chain else tuple(parents), tuple(shares))
+
+
+class Tree(Drafter):
+    """Verifies a tree of up to K nodes where its block drafter alone would draft a chain of K."""
+
+    name = "tree"
+
+    def __init__(self, block: BlockDrafter, top: int = 3) -> None:
+        self.block, self._top = block, top
+        self.needs_hidden, self.free = block.needs_hidden, block.free
+        self.scratch_rows = block.scratch_rows
+
+    def reserve(self, batch: int, capacity: int) -> None:
+        """The block drafter's."""
+        self.block.reserve(batch, capacity)
+
+    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
+        """The block drafter's."""
+        self.block.begin(context, start, hidden)
+
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """Trees of at most ``k`` nodes; with ``top = 1`` the block drafter's chains."""
+        depth = min(k, self.block.longest or k)
+        found = self.block.candidates(context, depth, self._top)
+        return [best_first(positions, k, free=self.free) for positions in found]
+
+    def observe(
+        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
+    ) -> None:
+        """The block drafter's."""
+        self.block.observe(context, verified, hidden)
+
+    def end(self, context: Context, slot: int) -> None:
+        """The block drafter's."""
+        self.block.end(context, slot)
+
+    def forget(self) -> None:
+        """The block drafter's."""
+        self.block.forget()
+
+    def move(self, source: int, target: int) -> None:
+        """The block drafter's."""
+        self.block.move(source, target)
