@@ -158,6 +158,7 @@ class Reason(StrEnum):
     FIXED = "fixed"  # always the same
     BEST = "best"  # the highest predicted speed
     PLAIN = "plain"  # drafting is not predicted to pay
+    FURTHER = "further"  # one more than the best, to learn what the next position is worth
     PROBE = "probe"  # not predicted to pay, tried again all the same
     NOTHING = "nothing"  # the drafter had nothing to propose
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +42,15 @@ DrafterName = Annotated[
         "--drafter", "-d", metavar="NAME[=DIR]", help="Decode speculatively with this drafter."
     ),
 ]
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="`fixed`: always K tokens; `confidence`: fewer where the drafter doubts itself; "
+        "`adaptive`: 0 to K, as measured prices and acceptance advise.",
+    ),
+]
 Stops = Annotated[
     list[str] | None, typer.Option("--stop", metavar="TEXT", help="End an answer before this text.")
 ]
@@ -60,7 +70,8 @@ def generate(
     file: PromptFile = None,
     model: ModelName = BUNDLED,
     drafter: DrafterName = None,
-    k: DraftTokens = 4,
+    k: DraftTokens = None,
+    policy: PolicyName = "fixed",
     max_new_tokens: MaxNewTokens = 256,
     stop: Stops = None,
     batch: BatchSize = 1,
@@ -80,16 +91,18 @@ def generate(
 
         breakeven generate "Why is the sky blue?"
         breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
-        breakeven generate --file prompts.jsonl --drafter ngram --batch 8 --json
+        breakeven generate --file prompts.jsonl --drafter suffix --policy adaptive --json
     """
     from breakeven.decode.generate import generate as decode
+    from breakeven.decode.policy.named import policy_named
     from breakeven.verifier.load import load_verifier
 
     loaded = load_verifier(model, threads=threads, device=device)
     asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
     if not asked:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
-    helper = None if drafter is None else chosen(drafter, loaded)
+    helper = None if drafter is None or k == 0 else chosen(drafter, loaded)
+    lengths = policy_named(policy, k or None)
     for group in [asked] if batch > 1 else [[request] for request in asked]:
         expected: dict[str, list[int]] = {}
         if compare:
@@ -99,7 +112,7 @@ def generate(
             loaded.verifier,
             group,
             drafter=helper,
-            k=k,
+            policy=lengths,
             batch=batch,
             tokenizer=loaded.tokenizer,
         ):
@@ -191,6 +204,7 @@ def row(answer: Completion, expected: dict[str, list[int]]) -> dict[str, Any]:
         "drafted": sum(r.drafted for r in answer.rounds),
         "accepted": sum(r.accepted for r in answer.rounds),
         "acceptance_length": acceptance_length(answer),
+        "choices": choices(answer),
     }
     if expected:
         found["equals_plain"] = answer.tokens == expected[answer.id]
@@ -204,6 +218,11 @@ def acceptance_length(answer: Completion) -> float | None:
     return round(sum(r.committed for r in answer.rounds) / len(answer.rounds), 3)
 
 
+def choices(answer: Completion) -> dict[str, int]:
+    """How many rounds the policy chose for each reason: the state of it on this answer."""
+    return dict(Counter(r.choice.reason.value for r in answer.rounds if r.choice is not None))
+
+
 def account(answer: Completion, expected: dict[str, list[int]]) -> str:
     """One line: size, time, rounds, acceptance."""
     made = len(answer.tokens) - 1  # the first token is the prefill's
@@ -212,6 +231,9 @@ def account(answer: Completion, expected: dict[str, list[int]]) -> str:
     length = acceptance_length(answer)
     if length is not None:
         words.append(f"{len(answer.rounds)} rounds, {length:.2f} tokens per verify pass")
+        made_for = choices(answer)
+        if made_for.keys() - {"fixed"}:
+            words.append(", ".join(f"{reason} {count}" for reason, count in made_for.items()))
     if expected:
         same = answer.tokens == expected[answer.id]
         words.append(

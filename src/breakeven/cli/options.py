@@ -45,13 +45,14 @@ Overrides = Annotated[
     typer.Argument(metavar="[SECTION.FIELD=VALUE]...", help="Settings that win over the recipe."),
 ]
 DraftTokens = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--num-speculative-tokens",
         "-k",
         min=0,
         metavar="K",
-        help="Tokens drafted in each round; 0 is plain decoding.",
+        help="Tokens drafted in each round, at most: 4, or 16 with `--policy adaptive`; 0 is plain "
+        "decoding.",
     ),
 ]
 MaxNewTokens = Annotated[

@@ -31,7 +31,7 @@ Lengths = Annotated[
         "-k",
         "--k",
         metavar="K[,K...]",
-        help="Draft lengths; every drafter is measured with each of them.",
+        help="Draft lengths, or `adaptive` or `confidence`; each drafter is measured with each.",
     ),
 ]
 Prompts = Annotated[

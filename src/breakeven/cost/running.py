@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from statistics import median
 from typing import TypeVar
 
 from breakeven.core import Pass, Phase
+from breakeven.cost.calibration import Calibration
 from breakeven.cost.curve import CostCurve
 
 KEPT = 9
-"""Samples of each kind: the median of an odd number is one of them."""
+"""Samples of each kind."""
 PACE_STEP = 0.1
 """Share of a surprise that is put down to the machine's pace."""
 WORST_SURPRISE = 2.0
@@ -25,27 +25,51 @@ WORST_SURPRISE = 2.0
 FIRST_BLOCK, FIRST_TOKEN = 1.0, 0.3
 """Plain steps of a draft before one was seen: of a block, or for each token of a sequence."""
 
-Samples = deque[float]
 Kind = TypeVar("Kind")
+
+
+class RunningMedian:
+    """The median of the latest samples, computed when one comes and read for nothing.
+
+    >>> median = RunningMedian()
+    >>> for sample in (1.0, 9.0, 2.0):
+    ...     median.add(sample)
+    >>> median.value
+    2.0
+    """
+
+    __slots__ = ("_samples", "value")
+
+    def __init__(self) -> None:
+        self._samples: deque[float] = deque(maxlen=KEPT)
+        self.value = 0.0
+
+    def add(self, sample: float) -> None:
+        """Take one more sample; the oldest goes."""
+        self._samples.append(sample)
+        self.value = sorted(self._samples)[len(self._samples) // 2]
 
 
 class RunningCost:
     """Prices of rounds in seconds at the machine's usual pace.
 
-    ``curve`` is what passes are expected to take; a batch of B requests with W rows each counts as
-    B · W rows until it was seen. ``sequential`` says that drafting takes a pass for each token.
+    ``expected`` is what passes should take. A curve knows one request; a batch of B requests with W
+    rows each counts as B · W rows until it was seen. A calibration knows batches. ``sequential``
+    says that drafting takes a pass for each token.
 
     >>> cost = RunningCost(CostCurve.of({1: 0.010, 5: 0.012}))
     >>> cost.plain(batch=1, context=0), cost.drafting(4, batch=1, context=0, free=0, light=True)
     (0.01, 0.012)
     """
 
-    def __init__(self, curve: CostCurve, *, sequential: bool = False) -> None:
-        self._curve, self._sequential = curve, sequential
+    def __init__(self, expected: CostCurve | Calibration, *, sequential: bool = False) -> None:
+        self._expected, self._sequential = expected, sequential
         self._pace: float | None = None
-        self._factors: dict[tuple[int, int], Samples] = {}  # (batch, rows): seconds / expected
-        self._drafts: dict[int, Samples] = {}  # k: seconds of drafting
-        self._rest: dict[str, Samples] = {}  # kind of round: seconds outside passes
+        self._factors: dict[
+            tuple[int, int], RunningMedian
+        ] = {}  # (batch, rows): seconds / expected
+        self._drafts: dict[int, RunningMedian] = {}  # k: seconds of drafting
+        self._rest: dict[str, RunningMedian] = {}  # kind of round: seconds outside passes
 
     def plain(self, *, batch: int, context: int) -> float:
         """A plain step of ``batch`` requests."""
@@ -59,19 +83,15 @@ class RunningCost:
             return price + self._outside("light")
         return price + self._proposing(k, batch, context) + self._outside("pass")
 
-    def observe(
-        self, passes: Sequence[Pass], seconds: float, *, drafted: int, light: bool
-    ) -> None:
+    def observe(self, passes: Sequence[Pass], seconds: float, *, drafted: int, light: bool) -> None:
         """One round: its passes, its wall time and the longest draft in it.
 
         The passes of a round are its draft passes and, last, a plain step or a verify pass.
         """
         *drafting, last = passes
-        expected = self._curve.seconds(last.batch * last.rows, last.context)
-        expected *= self._factor(last.batch, last.rows)
-        pace = self._walk(last.seconds / expected)
-        own = self._curve.seconds(last.batch * last.rows, last.context)
-        _keep(self._factors, (last.batch, last.rows), last.seconds / pace / own)
+        asked = self._asked(last.batch, last.rows, last.context)
+        pace = self._walk(last.seconds / asked / self._factor(last.batch, last.rows))
+        _keep(self._factors, (last.batch, last.rows), last.seconds / asked / pace)
         spent = sum(p.seconds for p in drafting)
         if drafted and not light:
             _keep(self._drafts, drafted, spent / pace)
@@ -89,7 +109,12 @@ class RunningCost:
         return self._pace
 
     def _verifying(self, batch: int, rows: int, context: int) -> float:
-        return self._curve.seconds(batch * rows, context) * self._factor(batch, rows)
+        return self._asked(batch, rows, context) * self._factor(batch, rows)
+
+    def _asked(self, batch: int, rows: int, context: int) -> float:
+        if isinstance(self._expected, Calibration):
+            return self._expected.seconds(rows, context, batch)
+        return self._expected.seconds(batch * rows, context)
 
     def _factor(self, batch: int, rows: int) -> float:
         """How far off the curve passes of this shape are; that of the nearest shape seen."""
@@ -99,21 +124,23 @@ class RunningCost:
             if not near:
                 return 1.0
             known = self._factors[min(near, key=lambda key: (abs(key[1] - rows), key[1]))]
-        return median(known)
+        return known.value
 
     def _proposing(self, k: int, batch: int, context: int) -> float:
         if k in self._drafts:
-            return median(self._drafts[k])
+            return self._drafts[k].value
         if not self._drafts:
             first = FIRST_TOKEN * k if self._sequential else FIRST_BLOCK
             return first * self._verifying(batch, 1, context)
         near = min(self._drafts, key=lambda seen: (abs(seen - k), seen))
-        return median(self._drafts[near]) * (k / near if self._sequential else 1.0)
+        return self._drafts[near].value * (k / near if self._sequential else 1.0)
 
     def _outside(self, kind: str) -> float:
-        samples = self._rest.get(kind) or self._rest.get("plain")
-        return median(samples) if samples else 0.0
+        known = self._rest.get(kind) or self._rest.get("plain")
+        return known.value if known else 0.0
 
 
-def _keep(table: dict[Kind, Samples], kind: Kind, value: float) -> None:
-    table.setdefault(kind, deque(maxlen=KEPT)).append(value)
+def _keep(table: dict[Kind, RunningMedian], kind: Kind, value: float) -> None:
+    if kind not in table:
+        table[kind] = RunningMedian()
+    table[kind].add(value)

@@ -166,9 +166,7 @@ def gathered(hidden: Tensor, paths: Sequence[Sequence[int]]) -> Tensor:
     return moved
 
 
-def padded_tree(
-    context: Context, rows: Sequence[Sequence[int]], drafts: Sequence[Draft]
-) -> Rows:
+def padded_tree(context: Context, rows: Sequence[Sequence[int]], drafts: Sequence[Draft]) -> Rows:
     """Token trees (or chains beside trees) of unequal size as one ``[B, W]`` layout."""
     parents = []
     for draft in drafts:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from breakeven.config import Section, write_recipe
 from breakeven.cost.curve import CostCurve
+from breakeven.decode.policy.named import policy_named
 from breakeven.drafters.base import Drafter
 from breakeven.measure.conclusion import BenchResult, conclude
 from breakeven.measure.configuration import Configuration, check
@@ -97,14 +98,18 @@ def registered(loaded: Loaded) -> MakeDrafter:
 
 
 def make_methods(configurations: Sequence[Configuration], make: MakeDrafter) -> list[Method]:
-    """Plain decoding and every configuration; draft lengths share one loaded drafter."""
+    """Plain decoding and every configuration; draft lengths share one loaded drafter.
+
+    A policy is its configuration's own and learns over the whole run, as in a long-lived process.
+    """
     drafters: dict[tuple[str, Path | None], Drafter] = {}
     methods = [Method()]
     for c in configurations:
         source = (c.drafter, c.path)
         if source not in drafters:
             drafters[source] = make(c)
-        methods.append(Method(c.name, drafters[source], c.k))
+        policy = policy_named(c.policy, c.k)
+        methods.append(Method(c.name, drafters[source], c.k, policy))
     return methods
 
 

@@ -7,7 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from breakeven.decode.policy.named import POLICIES, policy_named
 from breakeven.errors import RecipeError
+
+Length = int | str
+"""A draft length, or the name of a policy that chooses it."""
+
+LEARNED = tuple(name for name in POLICIES if name != "fixed")
 
 PLAIN = "ar"
 """The name of plain (autoregressive) decoding in every result file."""
@@ -17,16 +23,27 @@ PLAIN = "ar"
 class Configuration:
     """``drafter`` is a registered name, ``k`` the draft tokens per round, ``path`` its weights.
 
-    ``label`` tells it from the same drafter with other weights.
+    ``label`` tells it from the same drafter with other weights. With a ``policy`` other than
+    ``fixed``, ``k`` is the most that it may draft.
 
     >>> Configuration("ngram", 4).name, Configuration("fastmtp", 4, Path("runs/b"), "b").name
     ('ngram-k4', 'fastmtp[b]-k4')
+    >>> Configuration("ngram", 16, policy="adaptive").name
+    'ngram-adaptive'
     """
 
     drafter: str
     k: int
     path: Path | None = None
     label: str | None = None
+    policy: str = "fixed"
+
+    @classmethod
+    def of(cls, drafter: str, length: Length, path: Path | None = None) -> Configuration:
+        """``length`` is a number of tokens or the name of a policy."""
+        if isinstance(length, int):
+            return cls(drafter, length, path)
+        return cls(drafter, policy_named(length).longest, path, policy=length)
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -38,7 +55,8 @@ class Configuration:
     def name(self) -> str:
         """The configuration's name in every result file."""
         label = f"[{self.label}]" if self.label else ""
-        return f"{self.drafter}{label}-k{self.k}"
+        length = f"k{self.k}" if self.policy == "fixed" else self.policy
+        return f"{self.drafter}{label}-{length}"
 
     @property
     def folder(self) -> str | None:
@@ -58,26 +76,29 @@ def parse_drafter(text: str) -> tuple[str, Path | None]:
     return name, Path(path) if path else None
 
 
-def parse_lengths(text: str) -> list[int]:
-    """Draft lengths separated by commas.
+def parse_lengths(text: str) -> list[Length]:
+    """Draft lengths, or policies that choose them, separated by commas.
 
-    >>> parse_lengths("2,4")
-    [2, 4]
+    >>> parse_lengths("2,4,adaptive")
+    [2, 4, 'adaptive']
     """
+    words = [word.strip() for word in text.split(",")]
     try:
-        return [int(word) for word in text.split(",")]
+        return [word if word in LEARNED else int(word) for word in words]
     except ValueError:
-        raise RecipeError(f"k '{text}': write whole numbers with commas, e.g. 2,4") from None
+        raise RecipeError(
+            f"k '{text}': write whole numbers or {' or '.join(LEARNED)} with commas, e.g. 2,4"
+        ) from None
 
 
-def cross(drafters: Iterable[str], lengths: Sequence[int]) -> list[Configuration]:
+def cross(drafters: Iterable[str], lengths: Sequence[Length]) -> list[Configuration]:
     """Every drafter (``NAME`` or ``NAME=PATH``) with every draft length.
 
     >>> [c.name for c in cross(["ngram"], [2, 4])]
     ['ngram-k2', 'ngram-k4']
     """
     parsed = [parse_drafter(text) for text in drafters]
-    return check([Configuration(name, k, path) for name, path in parsed for k in lengths])
+    return check([Configuration.of(name, k, path) for name, path in parsed for k in lengths])
 
 
 def check(configurations: Sequence[Configuration]) -> list[Configuration]:

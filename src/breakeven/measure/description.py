@@ -96,6 +96,7 @@ def _entry(configuration: Configuration, drafter: Drafter | None) -> dict[str, A
         "name": configuration.name,
         "drafter": configuration.drafter,
         "k": configuration.k,
+        "policy": configuration.policy,
         "path": configuration.folder,
         "free": drafter.free if drafter else 0,
         "passes": "sequential" if drafter and drafter.sequential else "block",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from breakeven.core import Phase, Round
+from breakeven.decode.policy.named import policy_named
 from breakeven.decode.request import Completion
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.scripted import AntiOracle, Oracle, RandomDrafter, Script
@@ -66,7 +67,7 @@ def _answers(
                 drafter = SCRIPTED[c.drafter](script, decoding.verifier.shape.vocab_size)
             else:
                 drafter = make_drafter(c)
-            method = Method(c.name, drafter, c.k)
+            method = Method(c.name, drafter, c.k, policy_named(c.policy, c.k))
             outputs[c.name], widths[c.name] = _decoded(decoding, method, prompts, progress)
     return plain, outputs, widths
 

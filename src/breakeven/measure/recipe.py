@@ -33,13 +33,14 @@ class PromptSection(Section):
 
 
 def _numbers(lengths: Any) -> Any:
-    """``2,4`` or a single number as a list."""
+    """``2,4,adaptive`` or a single number as a list."""
     if isinstance(lengths, int):
         return [lengths]
     return parse_lengths(lengths) if isinstance(lengths, str) else lengths
 
 
-Lengths = Annotated[tuple[PositiveInt, ...], BeforeValidator(_numbers)]
+Length = PositiveInt | Literal["confidence", "adaptive"]
+Lengths = Annotated[tuple[Length, ...], BeforeValidator(_numbers)]
 
 
 class DrafterSection(Section):
@@ -67,7 +68,7 @@ class TrialRecipe(Section):
     verifier: VerifierSection = VerifierSection()
     prompts: PromptSection = PromptSection()
     drafters: tuple[Drafter, ...] = (DrafterSection(name="ngram"),)
-    k: Lengths = (2, 4)  # draft tokens per round, of every drafter that has none of its own
+    k: Lengths = (2, 4)  # draft tokens per round, or a policy: of every drafter without its own
     max_new_tokens: PositiveInt = 128
     seed: Seed = 0  # of the choice of prompts, their order and the resampling
 
@@ -75,7 +76,7 @@ class TrialRecipe(Section):
     def configurations(self) -> list[Configuration]:
         """Every drafter with its draft lengths; none or one twice is a :class:`RecipeError`."""
         return check(
-            [Configuration(d.name, k, d.path) for d in self.drafters for k in d.k or self.k]
+            [Configuration.of(d.name, k, d.path) for d in self.drafters for k in d.k or self.k]
         )
 
     def with_common_k(self) -> Self:

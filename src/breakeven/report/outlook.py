@@ -97,13 +97,15 @@ def _outlook(run: Run, config: str) -> Outlook | None:
 def _best(run: Run, config: str, cost: RoundCost, acceptance: Acceptance) -> Option | None:
     """The best draft length; at the measured length both prices are the measured ones.
 
-    The measured verify price belongs to the drafts that were really made, which a drafter like
-    ``ngram`` often makes shorter than K.
+    A policy that chooses for itself has none. The measured verify price belongs to the drafts that
+    were really made, which a drafter like ``ngram`` often makes shorter than K.
     """
     k = len(acceptance.survival)
     if run.curve is None or not k:
         return None
     settings = run.settings(config)
+    if settings.get("policy", "fixed") != "fixed":
+        return None
     shape = verify_price(run.curve, free=int(run.free_first(config)))
     made = round(acceptance.drafted / acceptance.rounds) if acceptance.rounds else k
     scale = cost.verify / shape(min(k, made))

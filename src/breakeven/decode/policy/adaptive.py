@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from breakeven.core import Choice, Pass, Reason, Round
+from breakeven.cost.calibration import Calibration
 from breakeven.cost.curve import CostCurve
 from breakeven.cost.running import RunningCost
 from breakeven.cost.survival import RunningSurvival
@@ -26,8 +27,10 @@ from breakeven.verifier.timing import quick_curve
 
 MARGIN = 1.01
 """Predicted speed, relative to plain decoding, from which drafting is taken up."""
-FRESH = 8
+FRESH = 16
 """Rounds for which a list of prices is used."""
+FURTHER = 32
+"""Every so many drafts one is a token longer than the best."""
 CONTEXT_STEP = 64
 """Contexts of one list of prices lie within so many tokens."""
 
@@ -46,13 +49,14 @@ class Adaptive(Policy):
     budget live as long as the policy: give one policy to every call of ``generate``.
     """
 
-    def __init__(self, longest: int = 16, curve: CostCurve | None = None) -> None:
+    def __init__(self, longest: int = 16, curve: CostCurve | Calibration | None = None) -> None:
         self.longest, self._curve = longest, curve
         self._survival, self._probing = RunningSurvival(), Probing()
         self._cost: RunningCost | None = None
         self._free = 0
         self._prices: dict[Key, list[float]] = {}
-        self._age = 0
+        self._age = 0  # rounds since prices were computed
+        self._drafted = 1  # rounds with drafts, probes apart
         self._choice = Choice(0, Reason.PLAIN)
 
     def prepare(self, verifier: Verifier, drafter: Drafter) -> None:
@@ -79,13 +83,18 @@ class Adaptive(Policy):
         prices = self._price_list(len(prospects), context, light)
         committed = self._committed(prospects, most, light)
         plain = len(prospects) / prices[0]
-        speeds = [tokens / price / plain for tokens, price in zip(committed, prices, strict=False)]
-        k = max(range(1, most + 1), key=lambda length: speeds[length])
-        if speeds[k] >= MARGIN:
-            return Choice(k, Reason.BEST, speeds[k])
+        k, speed = 0, 0.0
+        for length in range(1, most + 1):
+            if committed[length] > speed * prices[length]:
+                k, speed = length, committed[length] / prices[length]
+        if speed >= MARGIN * plain:
+            if k < most and self._drafted % FURTHER == 0:
+                speed = committed[k + 1] / prices[k + 1]
+                return Choice(k + 1, Reason.FURTHER, speed / plain)
+            return Choice(k, Reason.BEST, speed / plain)
         lost = prices[k] - committed[k] / plain
         if all(self._probing.due(p.request, lost, prices[0]) for p in prospects):
-            return Choice(k, Reason.PROBE, speeds[k])
+            return Choice(k, Reason.PROBE, speed / plain)
         return Choice(0, Reason.PLAIN)
 
     def _committed(self, prospects: Sequence[Prospect], most: int, light: bool) -> list[float]:
@@ -97,8 +106,10 @@ class Adaptive(Policy):
                 p.request, length, free=0 if light else self._free, match=p.match
             )
             earned = 0.0
-            for k in range(1, most + 1):
-                earned += ahead[k - 1] if k <= length else 0.0
+            for k, share in enumerate(ahead, start=1):
+                earned += share
+                total[k] += earned
+            for k in range(length + 1, most + 1):
                 total[k] += earned
         return total
 
@@ -140,7 +151,9 @@ class Adaptive(Policy):
         elif self._choice.k == 0:
             for r in rounds:
                 self._probing.waited(r.request, prices[0] / len(rounds))
+                self._survival.idle(r.request)
         else:
+            self._drafted += 1
             self._probing.passed(prices[self._choice.k])
 
     def end(self, request: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from breakeven.cost.calibration import Calibration
 from breakeven.cost.curve import CostCurve
 from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.decode.policy.base import Policy
@@ -17,7 +18,9 @@ LONGEST = {"fixed": 4, "confidence": 8, "adaptive": 16}
 """K where none is given."""
 
 
-def policy_named(name: str, k: int | None = None, curve: CostCurve | None = None) -> Policy:
+def policy_named(
+    name: str, k: int | None = None, curve: CostCurve | Calibration | None = None
+) -> Policy:
     """The policy with ``k`` as its longest draft; ``curve`` are prices for ``adaptive``.
 
     >>> policy_named("adaptive", 8).longest

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FIRST_WAIT = 4
-"""Plain steps before the first try."""
+FIRST_WAIT, LAST_WAIT = 4, 64
+"""Plain steps before the first try, and the most there are between two."""
 SHARE = 0.01
 """Of all time, what failed tries may cost."""
 CREDIT = 2.0
@@ -49,7 +49,7 @@ class Probing:
     def tried(self, request: str, lost: float) -> None:
         """A try was made; it ``lost`` so many seconds (below 0: it won)."""
         patience = self._patience.setdefault(request, _Patience())
-        patience.wait = FIRST_WAIT if lost <= 0 else 2 * patience.wait
+        patience.wait = FIRST_WAIT if lost <= 0 else min(LAST_WAIT, 2 * patience.wait)
         patience.waited = 0
         self._owed += max(0.0, lost)
 
