@@ -17,6 +17,7 @@ from breakeven.decode.request import Completion, Request
 from breakeven.decode.round import accept, verify
 from breakeven.decode.stopping import Stopper
 from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.hybrid import Hybrid
 from breakeven.drafters.ngram import NGram
 from breakeven.drafters.scripted import (
     AntiOracle,
@@ -26,6 +27,7 @@ from breakeven.drafters.scripted import (
     Short,
     Synthetic,
 )
+from breakeven.drafters.suffix import Suffix
 from breakeven.errors import DataError
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rows import chain
@@ -41,6 +43,8 @@ DRAFTERS: dict[str, Callable[[Script], Drafter]] = {
     "synthetic": lambda s: Synthetic(s, VOCAB, [0.7, 0.5]),
     "random": lambda s: RandomDrafter(VOCAB),
     "ngram": lambda s: NGram(),
+    "suffix": lambda s: Suffix(),
+    "hybrid": lambda s: Hybrid(Suffix(), Synthetic(s, VOCAB, [0.7, 0.5]), match=1),
 }
 
 
@@ -122,6 +126,23 @@ def test_t1_every_drafter_gives_plain_decodings_tokens(
     drafter = DRAFTERS[name](script_of(asked, answers))
     got = generate(verifier, asked, drafter=drafter, k=k, batch=batch)
     assert {c.id: c.tokens for c in got} == answers
+
+
+@pytest.mark.parametrize("name", ["ngram", "suffix", "hybrid"])
+def test_t1_repeating_prompts_and_an_immediate_end(verifier: Verifier, name: str) -> None:
+    prompts = [(7, 8, 9) * 12, (5,) * 30, (1, 2) * 9]
+    asked = [Request(str(i), p, 30) for i, p in enumerate(prompts)]
+    expected = plain(verifier, asked)
+    asked += [
+        Request(f"ends {i}", p, 30, eos=frozenset({expected[str(i)][0]}))
+        for i, p in enumerate(prompts)
+    ]
+    expected |= plain(verifier, asked[3:])
+    assert all(len(expected[r.id]) == 1 for r in asked[3:])
+    drafter = DRAFTERS[name](script_of(asked[:3], expected))
+    done = list(generate(verifier, asked, drafter=drafter, k=16, batch=2))
+    assert {c.id: c.tokens for c in done} == expected
+    assert sum(r.drafted for c in done for r in c.rounds) > 0
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -70,7 +70,7 @@ def test_json_is_one_object_a_line(model: Path, capsys: Captured) -> None:
     assert (first["id"], second["id"]) == ("1", "2")
     assert set(first) == {
         "id", "text", "tokens", "finish", "prefill_s", "decode_s", "rounds", "drafted",
-        "accepted", "acceptance_length",
+        "accepted", "acceptance_length", "choices",
     }  # fmt: skip
     assert (first["tokens"], first["finish"]) == (TOKENS, "length")
     assert first["prefill_s"] > 0

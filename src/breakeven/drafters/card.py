@@ -88,6 +88,7 @@ class Card:
             )
         return value
 
+
 def method_of(folder: Path) -> str:
     """The name of the drafter whose card lies in ``folder``; :class:`DrafterError` without one."""
     try:

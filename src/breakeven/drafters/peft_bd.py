@@ -26,21 +26,22 @@ import torch
 from torch import Tensor
 
 from breakeven.core import Draft, Phase
-from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.base import Context
 from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
 from breakeven.drafters.card import Card
 from breakeven.drafters.denoise import Canvas
 from breakeven.drafters.own_cache import OwnCache
+from breakeven.drafters.tree import Candidates, MarginalDrafter
 from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
-from breakeven.verifier.interface import Verifier
+from breakeven.verifier.interface import Output, Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import BlockShape, draft_block
 
 
-class BlockDrafter(Drafter):
+class BlockDrafter(MarginalDrafter):
     """Drafts one block per round with an adapter on the verifier's backbone."""
 
     gated: ClassVar[bool]
@@ -60,7 +61,7 @@ class BlockDrafter(Drafter):
         _check(cache, steps, refill, plan)
         self.adapter, self.plan, self.verifier = adapter, plan, verifier
         self.steps, self.refill = steps, refill
-        self.free = plan.free
+        self.free, self.longest = plan.free, plan.most
         self.scratch_rows = plan.shape.width
         own = cache == "own" if cache else not plan.gated
         self._own = OwnCache(adapter) if own else None
@@ -85,21 +86,55 @@ class BlockDrafter(Drafter):
     @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
         """At most ``plan.most`` tokens per request, from ``steps`` passes."""
+        canvas, out, index = self._denoise(context, k, "choices")
+        assert out.choices is not None
+        drafts = canvas.drafts(out.choices.gather(1, index).cpu())[:, :k]
+        return [Draft(tuple(tokens), free=self.free) for tokens in drafts.tolist()]
+
+    @torch.inference_mode()
+    def candidates(self, context: Context, k: int, top: int) -> list[list[Candidates]]:
+        """The ``top`` likeliest tokens of each position; of a decided one, that token alone."""
+        canvas, out, index = self._denoise(context, k, "all")
+        assert out.logits is not None
+        shares, named = out.logits.softmax(dim=-1, dtype=torch.float32).topk(top, dim=-1)
+        spread = index[:, :, None].expand(-1, -1, top)
+        shares, named = shares.gather(1, spread).cpu(), named.gather(1, spread).cpu()
+        drafts = canvas.drafts(named[:, :, 0])[:, :k]
+        decided = drafts != named[:, : drafts.shape[1], 0]
+        decided[:, : self.free] = True
+        found: list[list[Candidates]] = []
+        for b, draft in enumerate(drafts.tolist()):
+            found.append(
+                [
+                    [(token, 1.0)]
+                    if decided[b, j]
+                    else list(zip(named[b, j].tolist(), shares[b, j].tolist(), strict=True))
+                    for j, token in enumerate(draft)
+                ]
+            )
+        return found
+
+    def _denoise(
+        self, context: Context, k: int, logits: Literal["choices", "all"]
+    ) -> tuple[Canvas, Output, Tensor]:
+        """All passes of one draft: the block, the last pass, and its rows' index ``[B, most]``.
+
+        ``logits`` says what the last pass is to tell of its rows.
+        """
         k = min(k, self.plan.most)
         shape = BlockShape(self.plan.masks_for(k), self.plan.shape.rooted, self.plan.causal)
         stream, cache = self._prefix(context)
         roots = torch.tensor([tokens[-1] for tokens in context.tokens])
         canvas = Canvas(self.plan, shape, roots, steps=self.steps, refill=self.refill)
-        while True:
-            named, sure = self._read(context, stream, cache, canvas)
-            if canvas.finished:
-                break
-            assert sure is not None
-            canvas.fill(named, sure)
+        while not canvas.finished:
+            out, index = self._read(context, stream, cache, canvas, "all")
+            assert out.logits is not None
+            sure, named = out.logits.softmax(dim=-1, dtype=torch.float32).max(dim=-1)
+            canvas.fill(named.gather(1, index).cpu(), sure.gather(1, index).cpu())
+        out, index = self._read(context, stream, cache, canvas, logits)
         if self._own is not None:
             self._own.keep([len(tokens) for tokens in stream])
-        drafts = canvas.drafts(named)[:, :k]
-        return [Draft(tuple(tokens), free=self.free) for tokens in drafts.tolist()]
+        return canvas, out, index
 
     def _prefix(self, context: Context) -> tuple[list[list[int]], KVCache]:
         """What has to be read before the block, and the cache that it follows."""
@@ -109,9 +144,14 @@ class BlockDrafter(Drafter):
         return [[] if rooted else tokens[-1:] for tokens in context.tokens], context.cache
 
     def _read(
-        self, context: Context, stream: list[list[int]], cache: KVCache, canvas: Canvas
-    ) -> tuple[Tensor, Tensor | None]:
-        """One pass: the tokens named for offsets 1.., and how sure of them, ``[B, most]`` each."""
+        self,
+        context: Context,
+        stream: list[list[int]],
+        cache: KVCache,
+        canvas: Canvas,
+        logits: Literal["choices", "all"],
+    ) -> tuple[Output, Tensor]:
+        """One pass, and ``[B, most]``: which of its rows name the tokens at offsets 1.."""
         counts = torch.tensor([len(tokens) for tokens in stream])
         size = int(counts.max())
         padded = torch.tensor([[*t, *[0] * (size - len(t))] for t in stream], dtype=torch.long)
@@ -130,14 +170,9 @@ class BlockDrafter(Drafter):
             cache,
             context.ledger,
             adapter=self.adapter,
-            logits="choices" if canvas.finished else "all",
+            logits=logits,
         )
-        index = canvas.sources(counts, size).to(out.hidden.device)  # [B, most]
-        if out.choices is not None:
-            return out.choices.gather(1, index).cpu(), None
-        assert out.logits is not None
-        sure, named = out.logits.softmax(dim=-1, dtype=torch.float32).max(dim=-1)
-        return named.gather(1, index).cpu(), sure.gather(1, index).cpu()
+        return out, canvas.sources(counts, size).to(out.hidden.device)
 
     @classmethod
     def untrained(cls, verifier: Verifier, k: int) -> Self:

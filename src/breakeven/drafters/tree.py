@@ -21,7 +21,7 @@ Candidates = Sequence[tuple[int, float]]
 """Tokens of one position with their probabilities, the likeliest first."""
 
 
-class BlockDrafter(Drafter):
+class MarginalDrafter(Drafter):
     """A drafter whose one pass judges several positions at once."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Tree(Drafter):
 
     name = "tree"
 
-    def __init__(self, block: BlockDrafter, top: int = 3) -> None:
+    def __init__(self, block: MarginalDrafter, top: int = 3) -> None:
         self.block, self._top = block, top
         self.needs_hidden, self.free = block.needs_hidden, block.free
         self.scratch_rows = block.scratch_rows
