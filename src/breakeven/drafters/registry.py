@@ -52,6 +52,11 @@ METHODS = {
         True,
         "suffix where a long match promises much, the trained drafter of a folder elsewhere",
     ),
+    "tree": Method(
+        "breakeven.drafters.tree:Tree",
+        True,
+        "best-first trees of the candidates of the block drafter in a folder",
+    ),
     "peft-bd-gated": Method(
         "breakeven.drafters.peft_bd:GatedPeftBD",
         True,

@@ -11,11 +11,16 @@ from __future__ import annotations
 import heapq
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 from torch import Tensor
 
 from breakeven.core import Draft, Verified
 from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.registry import load_trained
+from breakeven.errors import DrafterError
+from breakeven.verifier.identity import Identity
+from breakeven.verifier.interface import Verifier
 
 Candidates = Sequence[tuple[int, float]]
 """Tokens of one position with their probabilities, the likeliest first."""
@@ -106,3 +111,14 @@ class Tree(Drafter):
     def move(self, source: int, target: int) -> None:
         """The block drafter's."""
         self.block.move(source, target)
+
+    @classmethod
+    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Tree:
+        """Trees of the block drafter that ``folder`` holds."""
+        block = load_trained(folder, verifier, identity)
+        if not isinstance(block, MarginalDrafter):
+            raise DrafterError(
+                f"{folder}: '{block.name}' gives no candidates for its positions; a tree needs a "
+                "block drafter such as peft-bd-gated"
+            )
+        return cls(block)

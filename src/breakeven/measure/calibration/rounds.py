@@ -12,6 +12,7 @@ from breakeven.core import Phase
 from breakeven.cost.calibration import DraftPrice
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.batch import Batch
+from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Request
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import untrained
@@ -123,7 +124,7 @@ def _walker(
         for i in range(batch)
     )
     ledger = Ledger()
-    running = Batch(verifier, requests, drafter, k, batch, None, ledger)
+    running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
     running.admit(requests)
     return Walker(name, k, batch, running, ledger, drafter.free if drafter else 0)
 
