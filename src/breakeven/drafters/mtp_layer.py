@@ -64,7 +64,7 @@ class MTPLayer(nn.Module):
         """``hidden`` and ``embedded`` ``[B, W, H]`` to ``h_next`` ``[B, W, H]``."""
         x = self.join(self.joined(hidden, embedded))
         if self._native is not None and self._native.takes(past, None):
-            return self._native.run(x, rows, past, self._rotary, None, ()).hidden
+            return self._native.run(x, rows, past, self._rotary, None, (), (0,)).hidden
         cos, sin = self._rotary(rows.positions)
         shared = BlockPass(cos, sin, past, past.span(rows), adapter=None, gated=None)
         return rms_norm(self.block(x, shared), self.norm, self.architecture.norm_eps)

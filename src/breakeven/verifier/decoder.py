@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.cache import Past, Span
-from breakeven.verifier.interface import Output, Verifier
+from breakeven.verifier.interface import Output, Part, Verifier
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS, RowLoRA
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle, shelf_for
@@ -238,21 +238,30 @@ class LeanVerifier(Verifier):
         return self._head.panels.choose(hidden, None)
 
     def body(
-        self, rows: Rows, past: Past, adapter: RowLoRA | None = None, taps: Sequence[int] = ()
+        self,
+        rows: Rows,
+        past: Past,
+        adapter: RowLoRA | None = None,
+        taps: Sequence[int] = (),
+        part: Part | None = None,
     ) -> Output:
-        """All blocks and the final norm over ``[B, W]`` rows."""
-        x = self.embed(rows.token_ids)
+        """All blocks, or a part of them, and the final norm over ``[B, W]`` rows."""
+        layers = range(len(self.blocks)) if part is None else part.layers
+        if part is not None and part.inputs is not None:
+            x = part.inputs.clone()  # the native path writes into it
+        else:
+            x = self.embed(rows.token_ids)
         if rows.masked is not None:
             assert adapter is not None, "mask rows need an adapter's mask vector"
             x = torch.where(rows.masked[..., None], adapter.mask_vector.to(x.dtype), x)
         if self._native is not None and self._native.takes(past, adapter):
-            return self._native.run(x, rows, past, self._rotary, adapter, taps)
+            return self._native.run(x, rows, past, self._rotary, adapter, taps, layers)
         shared = self._shared(rows, past, adapter)
         tapped = {}
-        for block in self.blocks:
-            x = block(x, shared)
-            if block.index in taps:
-                tapped[block.index] = x
+        for index in layers:
+            x = self.blocks[index](x, shared)
+            if index in taps:
+                tapped[index] = x
         return Output(rms_norm(x, self._norm, self.architecture.norm_eps), taps=tapped)
 
     def _shared(self, rows: Rows, past: Past, adapter: RowLoRA | None) -> BlockPass:

@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache
 from breakeven.errors import ModelError
 from breakeven.verifier.architecture import sliding_window
 from breakeven.verifier.cache import Past, Span
-from breakeven.verifier.interface import ModelShape, Output, Verifier
+from breakeven.verifier.interface import ModelShape, Output, Part, Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
 
@@ -93,11 +93,18 @@ class TransformersVerifier(Verifier):
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def body(
-        self, rows: Rows, past: Past, adapter: RowLoRA | None = None, taps: Sequence[int] = ()
+        self,
+        rows: Rows,
+        past: Past,
+        adapter: RowLoRA | None = None,
+        taps: Sequence[int] = (),
+        part: Part | None = None,
     ) -> Output:
         """All layers and the final norm, with an explicit 4-D mask and positions."""
         if adapter is not None:
             raise ModelError(f"{self.name}: row-gated adapters need the lean decoder's families")
+        if part is not None:
+            raise ModelError(f"{self.name}: passes of some layers need the lean decoder's families")
         span = past.span(rows)
         mask = None
         if span.mask is not None:

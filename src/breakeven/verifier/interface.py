@@ -42,6 +42,18 @@ class Output:
     choices: Tensor | None = None  # [B, W] long: the arg-max of each row's logits
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A pass through some of the blocks: ``layers``, ascending, on embeddings or ``inputs``.
+
+    ``inputs`` ``[B, W, H]`` are outputs of the block before ``layers[0]`` for the same rows. The
+    blocks left out write no keys and values.
+    """
+
+    layers: tuple[int, ...]
+    inputs: Tensor | None = None
+
+
 class Verifier(ABC):
     """A causal language model behind one interface: the lean decoder or the fallback.
 
@@ -61,9 +73,14 @@ class Verifier(ABC):
 
     @abstractmethod
     def body(
-        self, rows: Rows, past: Past, adapter: RowLoRA | None = None, taps: Sequence[int] = ()
+        self,
+        rows: Rows,
+        past: Past,
+        adapter: RowLoRA | None = None,
+        taps: Sequence[int] = (),
+        part: Part | None = None,
     ) -> Output:
-        """All layers and the final norm; differentiable with respect to the adapter."""
+        """All layers, or a part of them, and the final norm; differentiable in the adapter."""
 
     @abstractmethod
     def head(self, hidden: Tensor) -> Tensor:
@@ -97,6 +114,7 @@ class Verifier(ABC):
         adapter: RowLoRA | None = None,
         taps: Sequence[int] = (),
         logits: LogitRows = "all",
+        part: Part | None = None,
     ) -> Output:
         """One inference pass, entered in the ledger. Rows stay scratch until ``cache.commit``.
 
@@ -111,9 +129,9 @@ class Verifier(ABC):
             batch=rows.batch,
             context=context,
             mode=self.mode,
-            model="verifier",
+            model="verifier" if part is None else f"{len(part.layers)} layers",
         ):
-            out = self.body(rows.to(self.device), cache, adapter, taps)
+            out = self.body(rows.to(self.device), cache, adapter, taps, part)
             if isinstance(logits, Tensor):
                 picked = out.hidden[torch.arange(rows.batch), logits][:, None]
                 out = Output(out.hidden, self.head(picked), out.taps)

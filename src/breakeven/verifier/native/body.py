@@ -84,8 +84,11 @@ class NativeBody:
         rotary: Rotary,
         adapter: RowLoRA | None,
         taps: Sequence[int],
+        layers: Sequence[int],
     ) -> Output:
-        """The pass over embeddings ``x`` ``[B, W, H]``, which become the hidden states in place.
+        """The pass over ``x`` ``[B, W, H]``, which becomes the hidden states in place.
+
+        ``x`` are the inputs of ``layers[0]``.
 
         The rows' keys and values are written behind each request's length, as
         :meth:`KVCache.extend` does.
@@ -121,6 +124,8 @@ class NativeBody:
             tap_layers=(c_int64 * len(tapped))(*tapped),
             tap_outputs=(c_void_p * len(tapped))(*(t.data_ptr() for t in tapped.values())),
             adapter=None if deltas is None else ctypes.pointer(deltas),
+            order=(c_int64 * len(layers))(*layers),
+            count=len(layers),
         )
         self._kernels.breakeven_body(self._model, call)
         return Output(x, taps=tapped)

@@ -95,6 +95,8 @@ class Pass(ctypes.Structure):
         ("tap_layers", POINTER(c_int64)),
         ("tap_outputs", POINTER(c_void_p)),
         ("adapter", POINTER(Adapter)),
+        ("order", POINTER(c_int64)),
+        ("count", c_int64),
     )
 
 

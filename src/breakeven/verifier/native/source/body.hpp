@@ -45,6 +45,8 @@ struct Pass {
   const int64_t *tap_layers; // ascending
   float *const *tap_outputs; // each [B][W][H]
   const Adapter *adapter;    // or null
+  const int64_t *order;      // the layers to run, ascending
+  int64_t count;             // of them
 };
 
 inline Projections shape_of(const Model &model, int group) {
@@ -109,15 +111,17 @@ public:
                       rank * kPanel;
       scratch_ = take(threads * scratch_size_);
     });
-    steps.prepare(model.layers * kSteps + 1);
+    steps.prepare(pass.count * kSteps + 1);
   }
 
   void walk(const Member &me) {
     float *scratch = scratch_ + me.id * scratch_size_;
     Tickets *step = steps_.first();
-    for (int64_t l = 0; l < model_.layers; l++, step += kSteps) {
+    int64_t before = -1;
+    for (int64_t i = 0; i < pass_.count; i++, step += kSteps) {
+      const int64_t l = pass_.order[i];
       const Layer &layer = model_.layer[l];
-      normalise(me, step[0], layer.norm_input, l - 1);
+      normalise(me, step[0], layer.norm_input, before);
       linear(me, step + 1, l, kQkv, normed_, qkv_, scratch);
       turn_and_keep(me, step[3], l);
       mix(me, step[4], l, scratch);
@@ -125,6 +129,7 @@ public:
       normalise(me, step[7], layer.norm_post, -1);
       linear(me, step + 8, l, kGateUp, normed_, nullptr, scratch);
       linear(me, step + 10, l, kDown, gated_, pass_.x, scratch);
+      before = l;
     }
     finish(me, *step);
   }
@@ -177,7 +182,7 @@ private:
 
   void finish(const Member &me, Tickets &tickets) {
     for_rows(me, tickets, [&](int64_t row) {
-      tap(model_.layers - 1, row);
+      tap(pass_.order[pass_.count - 1], row);
       float *x = pass_.x + row * model_.hidden;
       const float scale = scale_of(x, model_.hidden);
       for (int64_t k = 0; k < model_.hidden; k++) x[k] = x[k] * scale * model_.norm[k];

@@ -1,0 +1,79 @@
+"""``layer-skip``: the verifier without some of its layers drafts, token by token.
+
+Nothing is trained. A draft pass reads the verifier's own keys and values; the skipped pass's rows
+are scratch behind the cache's length, seen by its next rows and written anew by the verify pass
+(Draft & Verify, ALGORITHMS 6). Which layers can go is a property of the model:
+:mod:`breakeven.train.layer_search` finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from breakeven.core import Draft, Phase
+from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.card import Card
+from breakeven.drafters.peft_bd import require_lean
+from breakeven.errors import DrafterError
+from breakeven.verifier.identity import Identity
+from breakeven.verifier.interface import Part, Verifier
+from breakeven.verifier.rows import chain
+
+
+class LayerSkip(Drafter):
+    """Drafts with the layers that are left when ``skip`` is left out."""
+
+    name = "layer-skip"
+    sequential = True
+
+    def __init__(self, layers: int, skip: Iterable[int], verifier: Identity | None = None) -> None:
+        """``skip`` are indices of the ``layers`` blocks; one at least must stay."""
+        self.skip, self.layers, self.verifier = tuple(sorted(set(skip))), layers, verifier
+        left = tuple(i for i in range(layers) if i not in self.skip)
+        if not left or not set(self.skip) < set(range(layers)):
+            raise DrafterError(
+                f"layer-skip: skip {list(self.skip)}: give some of the layers 0 to {layers - 1}"
+            )
+        self._part = Part(left)
+
+    @torch.inference_mode()
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """``k`` passes of one row through the layers that are left."""
+        cache = context.cache
+        lengths = cache.lengths.clone()
+        tokens = torch.tensor([tokens[-1] for tokens in context.tokens])
+        drafts = []
+        for _ in range(k):
+            out = context.verifier.run(
+                Phase.DRAFT,
+                chain(tokens[:, None], cache.lengths),
+                cache,
+                context.ledger,
+                logits="choices",
+                part=self._part,
+            )
+            assert out.choices is not None
+            tokens = out.choices[:, 0].cpu()
+            drafts.append(tokens)
+            cache.commit(1)
+        cache.lengths.copy_(lengths)
+        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+
+    def save(self, folder: Path) -> None:
+        """Write the card; there are no weights."""
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = {"skip": list(self.skip), "layers": self.layers}
+        Card(self.name, self.verifier, settings).write(folder)
+
+    @classmethod
+    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> LayerSkip:
+        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+        lean = require_lean(verifier, cls.name)
+        card = Card.read(folder, cls.name, identity)
+        skip = card.setting(folder, "skip")
+        if not isinstance(skip, list) or not all(isinstance(i, int) for i in skip):
+            raise DrafterError(f"{folder}: skip = {skip!r} is not a list of layers; make it again")
+        return cls(lean.shape.layers, skip, card.verifier)
