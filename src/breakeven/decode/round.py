@@ -17,7 +17,7 @@ from torch import Tensor
 
 from breakeven.core import Choice, Draft, Phase, Verified
 from breakeven.decode.policy.base import Policy, Prospect
-from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.base import Boarding, Context, Drafter
 from breakeven.verifier.rows import Rows, chain, tree
 
 
@@ -45,7 +45,7 @@ def speculative_round(
     """
     proposal = propose(context, drafter, policy, requests, room)
     phase = Phase.VERIFY if proposal.choice.k else Phase.PLAIN
-    verified, hidden = verify(context, proposal.drafts, phase)
+    verified, hidden = verify(context, proposal.drafts, phase, drafter)
     for tokens, outcome in zip(context.tokens, verified, strict=True):
         tokens.extend(outcome.tokens)
     drafter.observe(context, verified, hidden)
@@ -79,13 +79,16 @@ def propose(
 
 
 def verify(
-    context: Context, drafts: Sequence[Draft], phase: Phase = Phase.VERIFY
+    context: Context,
+    drafts: Sequence[Draft],
+    phase: Phase = Phase.VERIFY,
+    drafter: Drafter | None = None,
 ) -> tuple[list[Verified], Tensor]:
     """One verifier pass over all drafts; commits the key/value rows of what was accepted.
 
     Returns the outcomes and the hidden states ``[B, W, H]`` of the pass, in a tree those of the
     accepted path first. With a free first token the root's row is in place already, so the pass
-    starts at that token.
+    starts at that token. A chain's ``drafter`` may add rows of its own behind it.
     """
     free = drafts[0].free
     assert all(d.free == free for d in drafts), "a free first token is all requests' or none's"
@@ -96,13 +99,25 @@ def verify(
         rows = [(tokens[-1], *d.tokens) for tokens, d in zip(context.tokens, drafts, strict=True)]
     branched = any(d.parents is not None for d in drafts)
     layout = padded_tree(context, rows, drafts) if branched else padded_chain(context, rows)
-    out = context.verifier.run(phase, layout, context.cache, context.ledger, logits="choices")
+    aboard = drafter.board(context, layout) if drafter and not branched else Boarding(layout)
+    out = context.verifier.run(
+        phase,
+        aboard.rows,
+        context.cache,
+        context.ledger,
+        adapter=aboard.adapter,
+        part=aboard.part,
+        logits="choices",
+    )
     assert out.choices is not None
-    choices = out.choices.tolist()  # [B][W]
+    width = layout.width
+    choices = out.choices[:, :width].tolist()  # [B][W]
     verified = [accept(d, choice) for d, choice in zip(drafts, choices, strict=True)]
     if not branched:
         context.cache.commit([v.committed - free for v in verified])
-        return verified, out.hidden
+        if drafter and aboard.rows.width > width:
+            drafter.land(out.choices[:, width:], verified)
+        return verified, out.hidden[:, :width]
     paths = [kept_rows(v) for v in verified]
     context.cache.keep(paths)
     return verified, gathered(out.hidden, paths)

@@ -11,7 +11,9 @@ from torch import Tensor
 from breakeven.core import Draft, Verified
 from breakeven.cost.ledger import Ledger
 from breakeven.verifier.cache import KVCache
-from breakeven.verifier.interface import Verifier
+from breakeven.verifier.interface import Part, Verifier
+from breakeven.verifier.lora import RowLoRA
+from breakeven.verifier.rows import Rows
 
 
 @dataclass(slots=True)
@@ -32,6 +34,19 @@ class Context:
     def batch(self) -> int:
         """Number of active requests."""
         return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Boarding:
+    """A verify pass as a drafter would have it: the chain's rows first, then rows of its own.
+
+    ``adapter`` acts where the rows' gate is on, which is never in the chain. ``part`` says that
+    the drafter has run the first blocks of the chain's rows already.
+    """
+
+    rows: Rows
+    adapter: RowLoRA | None = None
+    part: Part | None = None
 
 
 class Drafter(ABC):
@@ -79,6 +94,15 @@ class Drafter(ABC):
         verifier's own weights, in the slot behind the cache length. All drafts of a round have
         the same ``free``.
         """
+
+    def board(self, context: Context, rows: Rows) -> Boarding:
+        """The verify pass of ``rows``, and what of the drafter's rides in it (a chain's only)."""
+        return Boarding(rows)
+
+    def land(  # noqa: B027 - optional hook
+        self, choices: Tensor, verified: Sequence[Verified]
+    ) -> None:
+        """The arg-max ids ``[B, extra]`` of the rows that rode in the pass, and its outcome."""
 
     def observe(  # noqa: B027 - optional hook
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None

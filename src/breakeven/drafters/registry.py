@@ -62,6 +62,19 @@ METHODS = {
         True,
         "row-gated LoRA block diffusion on the verifier's own backbone and cache",
     ),
+    "peft-bd-fused": Method(
+        "breakeven.drafters.fused:Fused",
+        True,
+        "the adapter of a peft-bd-gated folder, its masks aboard the verify pass",
+    ),
+    "layer-skip": Method(
+        "breakeven.drafters.layer_skip:LayerSkip", True, "the verifier without some of its layers"
+    ),
+    "early-exit": Method(
+        "breakeven.drafters.early_exit:EarlyExit",
+        True,
+        "the verifier's first layers, their states reused by verification",
+    ),
     "fastmtp": Method(
         "breakeven.drafters.fastmtp:FastMTP", True, "one shared multi-token-prediction layer"
     ),

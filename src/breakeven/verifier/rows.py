@@ -228,3 +228,38 @@ def two_streams(texts: Tensor, blocks: Rows, *, gated: bool) -> Rows:
         gate=torch.arange(width) >= (length if gated else 0),
         masked=torch.cat((clean, blocks.masked), dim=1),
     )
+
+
+def with_groups(chain_rows: Rows, shape: BlockShape, groups: int) -> Rows:
+    """A verify pass with the next draft pass aboard, for every outcome (ALGORITHMS 1.11).
+
+    Behind the ``W`` rows of the chain stand ``groups`` ≤ W blocks; group g belongs to the outcome
+    that g drafts are accepted: its masks follow the chain's row g and see the cache, the rows
+    0..g and themselves. The chain sees none of them.
+
+    >>> rows = with_groups(chain(torch.tensor([[7, 8]]), torch.tensor([3])), BlockShape(1), 2)
+    >>> rows.positions.tolist(), rows.gate.tolist()
+    ([[3, 4, 4, 5]], [False, False, True, True])
+    >>> rows.sees.int().tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]]
+    """
+    assert not shape.rooted
+    assert groups <= chain_rows.width
+    batch, width = chain_rows.batch, chain_rows.width
+    extra = groups * shape.masks
+    group = torch.arange(groups).repeat_interleave(shape.masks)
+    offsets = torch.arange(1, shape.masks + 1).repeat(groups)
+    sees = torch.zeros(width + extra, width + extra, dtype=torch.bool)
+    sees[:width, :width] = chain_rows.sees
+    sees[width:, :width] = torch.arange(width) <= group[:, None]
+    own = group[:, None] == group[None, :]
+    sees[width:, width:] = own & shape.sees().repeat(groups, groups)
+    gate = torch.arange(width + extra) >= width
+    blank = torch.zeros(batch, extra, dtype=torch.long)
+    return Rows(
+        token_ids=torch.cat((chain_rows.token_ids, blank), dim=1),
+        positions=torch.cat((chain_rows.positions, chain_rows.positions[:, group] + offsets), 1),
+        sees=sees,
+        gate=gate,
+        masked=gate,
+    )

@@ -1,0 +1,84 @@
+"""``early-exit``: the verifier's first layers draft, and verification goes on where they stopped.
+
+A draft pass runs layers ``0 .. exit - 1`` and reads the token off the final norm and the head.
+Its keys and values are the verifier's own, and its exit state is what the verifier's next layer
+would get, so the verify pass runs only the layers behind the exit (LayerSkip, ALGORITHMS 6). The
+last draft has no pass after it, so its row is run up to the exit as well, without the head.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from breakeven.core import Draft, Phase
+from breakeven.drafters.base import Boarding, Context, Drafter
+from breakeven.drafters.card import Card
+from breakeven.drafters.peft_bd import require_lean
+from breakeven.errors import DrafterError
+from breakeven.verifier.identity import Identity
+from breakeven.verifier.interface import Part, Verifier
+from breakeven.verifier.rows import Rows, chain
+
+
+class EarlyExit(Drafter):
+    """Drafts with the first ``exit`` of ``layers`` layers and hands their states on."""
+
+    name = "early-exit"
+    sequential = True
+
+    def __init__(self, layers: int, exit_layer: int, verifier: Identity | None = None) -> None:
+        if not 0 < exit_layer < layers:
+            raise DrafterError(f"early-exit: exit {exit_layer}: give 1 to {layers - 1} layers")
+        self.layers, self.exit_layer, self.verifier = layers, exit_layer, verifier
+        self._first = Part(tuple(range(exit_layer)))
+        self._rest = tuple(range(exit_layer, layers))
+        self._states: list[Tensor] = []  # each [B, 1, H]
+
+    @torch.inference_mode()
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """``k`` passes of one row through the first layers, and one for the last draft's row."""
+        cache, self._states = context.cache, []
+        lengths = cache.lengths.clone()
+        tokens = torch.tensor([tokens[-1] for tokens in context.tokens])
+        drafts: list[Tensor] = []
+        for step in range(k + 1):
+            out = context.verifier.run(
+                Phase.DRAFT,
+                chain(tokens[:, None], cache.lengths),
+                cache,
+                context.ledger,
+                taps=(self.exit_layer - 1,),
+                logits="choices" if step < k else "none",
+                part=self._first,
+            )
+            self._states.append(out.taps[self.exit_layer - 1])
+            cache.commit(1)
+            if out.choices is not None:
+                tokens = out.choices[:, 0].cpu()
+                drafts.append(tokens)
+        cache.lengths.copy_(lengths)
+        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+
+    def board(self, context: Context, rows: Rows) -> Boarding:
+        """The layers behind the exit, on the states that drafting left."""
+        states, self._states = self._states, []
+        if not states:  # nothing was drafted
+            return Boarding(rows)
+        assert rows.width <= len(states)
+        return Boarding(rows, part=Part(self._rest, torch.cat(states[: rows.width], dim=1)))
+
+    def save(self, folder: Path) -> None:
+        """Write the card; there are no weights."""
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = {"exit": self.exit_layer, "layers": self.layers}
+        Card(self.name, self.verifier, settings).write(folder)
+
+    @classmethod
+    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> EarlyExit:
+        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+        lean = require_lean(verifier, cls.name)
+        card = Card.read(folder, cls.name, identity)
+        return cls(lean.shape.layers, card.size(folder, "exit"), card.verifier)

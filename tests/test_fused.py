@@ -1,0 +1,149 @@
+"""The draft aboard the verify pass, and verification from an exit state: one pass, same output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from breakeven.core import Phase
+from breakeven.cost.ledger import Ledger
+from breakeven.decode.generate import generate
+from breakeven.decode.request import Request
+from breakeven.drafters.block_plan import BlockPlan
+from breakeven.drafters.early_exit import EarlyExit
+from breakeven.drafters.fused import Fused
+from breakeven.errors import DrafterError
+from breakeven.train.peft_bd import PeftBdObjective
+from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.rows import BlockShape, chain, draft_block, with_groups
+from tiny import FAMILIES, tiny_config, tiny_verifier
+from training import fit, objective_of, own_rows, shaken
+
+
+def trained(verifier: LeanVerifier, count: int = 4, **settings: object) -> PeftBdObjective:
+    objective = objective_of("peft-bd-gated", verifier, own_rows(verifier, count), **settings)
+    assert isinstance(objective, PeftBdObjective)
+    return objective
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_groups_are_separate_draft_passes(family: str, causal: bool) -> None:
+    """In float64: group g is the draft pass after g accepted drafts, and the chain is untouched."""
+    verifier = tiny_verifier(family)
+    objective = shaken(trained(verifier, 1, causal=causal))
+    shape = BlockShape(3, causal=causal)
+    prompt, drafts = [5, 2, 9, 4], [7, 1]
+    cache = verifier.new_cache(1, 32)
+    layout = chain(torch.tensor([prompt[:-1]]), cache.lengths)
+    verifier.run(Phase.PREFILL, layout, cache, Ledger())
+    cache.commit(3)
+    row = chain(torch.tensor([[prompt[-1], *drafts]]), cache.lengths)
+    plain = verifier.run(Phase.VERIFY, row, cache, Ledger()).logits
+    fused = verifier.run(
+        Phase.VERIFY, with_groups(row, shape, 3), cache, Ledger(), adapter=objective.adapter
+    ).logits
+    assert plain is not None
+    assert fused is not None
+    assert torch.equal(fused[:, :3], plain) or (fused[:, :3] - plain).abs().max() < 1e-12
+    for accepted in range(3):
+        text = [*prompt, *drafts[:accepted]]
+        alone = verifier.new_cache(1, 32)
+        verifier.run(
+            Phase.PREFILL, chain(torch.tensor([text[:-1]]), alone.lengths), alone, Ledger()
+        )
+        alone.commit(len(text) - 1)
+        block = draft_block(torch.tensor([text[-1:]]), alone.lengths, shape)
+        out = verifier.run(Phase.DRAFT, block, alone, Ledger(), adapter=objective.adapter).logits
+        assert out is not None
+        group = fused[:, 3 + 3 * accepted : 6 + 3 * accepted]
+        assert (group - out[:, 1:]).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("groups", [None, 1, 2])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_fused_round_is_one_pass_and_changes_no_token(batch: int, groups: int | None) -> None:
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 4)
+    objective = trained(verifier)
+    fit(objective, rows, 40)
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    for k in (1, 2, 5):
+        ledger = Ledger()
+        drafter = Fused(objective.adapter, objective.plan, groups=groups)
+        answers = generate(verifier, requests, drafter=drafter, k=k, batch=batch, ledger=ledger)
+        assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+        assert ledger.count(Phase.DRAFT) == 0
+        assert any(r.accepted for r in ledger.rounds)
+
+
+def test_the_drafts_are_those_of_a_pass_of_their_own() -> None:
+    """Behind the bonus the fused draft guesses what the gated one guesses behind its free token."""
+    verifier = tiny_verifier()
+    [row] = own_rows(verifier, 1)
+    objective = trained(verifier, 1)
+    fit(objective, [row], 10)
+    request = Request(row.id, row.prompt_ids, 16)
+    fused = Fused(objective.adapter, objective.plan)
+    gated = objective.drafter()
+    [one] = generate(verifier, [request], drafter=fused, k=3)
+    [two] = generate(verifier, [request], drafter=gated, k=4)
+    # the first fused round has nothing to verify; from then on both see the same roots as long as
+    # the same number of guesses is accepted
+    assert one.tokens == two.tokens
+    assert one.rounds[0].drafted == 0
+    assert one.rounds[1].accepted == two.rounds[0].accepted - 1
+
+
+def test_near_the_context_limit_groups_stay_inside() -> None:
+    verifier = LeanVerifier.from_config(tiny_config(max_position_embeddings=24))
+    row = own_rows(verifier, 1, new_tokens=16)[0]
+    objective = trained(verifier, 1)
+    drafter = Fused(objective.adapter, objective.plan)
+    plain, spoken = (
+        next(iter(generate(verifier, [Request("a", row.prompt_ids, 64)], drafter=d, k=3))).tokens
+        for d in (None, drafter)
+    )
+    assert plain == spoken
+
+
+@pytest.mark.parametrize(
+    ("plan", "groups", "says"),
+    [
+        (BlockPlan(3, labels="same"), None, "shifted labels"),
+        (BlockPlan(3, anchoring="root_in_block"), None, "the root before the block"),
+        (BlockPlan(3), 0, "groups 0"),
+    ],
+)
+def test_what_cannot_ride_is_refused(plan: BlockPlan, groups: int | None, says: str) -> None:
+    verifier = tiny_verifier()
+    with pytest.raises(DrafterError, match=says):
+        Fused(trained(verifier, 1).adapter, plan, groups=groups)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("exit_layer", [1, 3])
+def test_verification_goes_on_where_the_draft_stopped(
+    exit_layer: int, batch: int, native: bool
+) -> None:
+    verifier = LeanVerifier.from_config(tiny_config(num_hidden_layers=4), native=native)
+    rows = own_rows(verifier, 4)
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    ledger = Ledger()
+    drafter = EarlyExit(4, exit_layer)
+    answers = generate(verifier, requests, drafter=drafter, k=3, batch=batch, ledger=ledger)
+    assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+    verified = [p for p in ledger.passes if p.phase is Phase.VERIFY]
+    assert any(p.model == f"{4 - exit_layer} layers" for p in verified)
+
+
+def test_an_exit_is_one_of_the_layers(tmp_path: Path) -> None:
+    verifier = tiny_verifier(layers=4)
+    EarlyExit(4, 2).save(tmp_path)
+    assert EarlyExit.load(tmp_path, verifier).exit_layer == 2
+    for wrong in (0, 4):
+        with pytest.raises(DrafterError, match="give 1 to 3 layers"):
+            EarlyExit(4, wrong)
