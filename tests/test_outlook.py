@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from breakeven.cost.breakeven import RoundCost
-from breakeven.report.outlook import _best
+from breakeven.report.outlook import _ladder
 from breakeven.report.records import Acceptance
 
 
@@ -26,7 +26,8 @@ def test_a_verify_price_belongs_to_the_drafts_that_were_made(drafted: int, price
     acceptance = Acceptance(
         config="x", category="all", rounds=100, drafted=drafted, survival=(0.9, 0.8, 0.7, 0.6)
     )
-    best = _best(run, "x", RoundCost(0.0, 1.0, 0.0), acceptance)
-    assert best is not None
+    ladder = _ladder(run, "x", RoundCost(0.0, 1.0, 0.0), acceptance)
+    assert ladder is not None
+    best = ladder.best
     assert best.k == 3
     assert best.cost.verify == pytest.approx(price)  # 4 made each time, or 1

@@ -14,18 +14,25 @@ from breakeven.errors import RecipeError
 
 if TYPE_CHECKING:
     from breakeven.report.prospect import Line
+    from breakeven.report.variations import WhatIf
 
-_HAND = "By hand"
+_HAND, _WHAT_IF = "By hand", "What if"
 
 RunDir = Annotated[
-    Path | None, typer.Argument(metavar="RUN_DIR", help="A folder `breakeven bench` wrote.")
+    Path | None,
+    typer.Argument(
+        metavar="RUN_DIR|CALIBRATION",
+        help="A folder `breakeven bench` wrote, or what `breakeven calibrate` wrote.",
+    ),
 ]
 PaperFlag = Annotated[
     bool, typer.Option("--paper", help="The paper's own figures, from its constants.")
 ]
 Config = Annotated[
     str | None,
-    typer.Option("--config", metavar="NAME", help="Only this configuration of the run."),
+    typer.Option(
+        "--config", metavar="NAME", help="Only this configuration of the run, or this drafter."
+    ),
 ]
 Survival = Annotated[
     str | None,
@@ -79,6 +86,43 @@ PlainSpeed = Annotated[
         rich_help_panel=_HAND,
     ),
 ]
+More = Annotated[
+    float,
+    typer.Option(
+        "--more-acceptance",
+        metavar="SHARE",
+        help="What if each draft held so much more often, given those before?",
+        rich_help_panel=_WHAT_IF,
+    ),
+]
+Cheaper = Annotated[
+    float,
+    typer.Option(
+        "--draft-price",
+        min=0.0,
+        metavar="TIMES",
+        help="What if drafting cost so many times as much?",
+        rich_help_panel=_WHAT_IF,
+    ),
+]
+Kept = Annotated[
+    float,
+    typer.Option(
+        "--keep-vocabulary",
+        metavar="SHARE",
+        help="What if the drafter's head kept this share of its tokens?",
+        rich_help_panel=_WHAT_IF,
+    ),
+]
+HeadShare = Annotated[
+    float,
+    typer.Option(
+        "--head-share",
+        metavar="SHARE",
+        help="Share of the drafting price that the head takes; with --keep-vocabulary.",
+        rich_help_panel=_WHAT_IF,
+    ),
+]
 
 
 def oracle(
@@ -92,6 +136,10 @@ def oracle(
     verify_cost: VerifyCost = "1.0",
     other_cost: OtherCost = 0.0,
     plain: PlainSpeed = 1.0,
+    more_acceptance: More = 0.1,
+    draft_price: Cheaper = 0.5,
+    keep_vocabulary: Kept = 1.0,
+    head_share: HeadShare = 0.0,
     as_json: Json = False,
 ) -> None:
     """Compute what would pay: break-even, best K, the paper's oracle.
@@ -105,38 +153,71 @@ def oracle(
     is free) and asks what acceptance length **A\\*(r)** plain decoding's speed would then need.
     The complementary oracle keeps AL and lets the passes run at the price of a plain step.
 
+    From a calibration it tells what each drafter needs, or with `--acceptance` (conditional
+    rates there) what it would be worth, by width, context, mode and batch.
+
     Examples:
 
         breakeven oracle --paper
-        breakeven oracle runs/demo
+        breakeven oracle runs/demo/bench --more-acceptance 0.05
+        breakeven oracle runs/calibration --acceptance 0.8,0.6,0.5
         breakeven oracle --acceptance 0.8,0.6,0.5 --draft-cost 1.0 --verify-cost 1.1
         breakeven oracle --acceptance 0.8,0.75,0.8 --conditional --sequential --draft-cost 0.1
     """
-    from breakeven.report.prospect import by_hand, hand_lines, paper_lines, run_lines
+    from breakeven.report.prospect import by_hand, hand_lines, paper_lines
+    from breakeven.report.variations import WhatIf
 
-    given = [run_dir is not None, paper, acceptance is not None]
-    if sum(given) != 1:
+    what = WhatIf(more_acceptance, draft_price, head_share, keep_vocabulary)
+    if (run_dir is not None) + paper + (acceptance is not None and run_dir is None) != 1:
         raise RecipeError(
             "give one of: RUN_DIR, --paper, or --acceptance S1,S2,...;"
             " `breakeven oracle --paper` is a start"
         )
+    rates = _numbers("--acceptance", acceptance) if acceptance is not None else []
     if paper:
         title, lines = paper_lines()
     elif run_dir is not None:
-        title, lines = run_lines(run_dir, config)
+        title, lines = from_files(run_dir, rates, config, what)
     else:
         prices = _numbers("--verify-cost", verify_cost)
-        rates = _numbers("--acceptance", acceptance or "")
         outlook = by_hand(
             rates, draft_cost, prices, other=other_cost, plain=plain,
             one_by_one=sequential, conditional=conditional,
         )  # fmt: skip
-        title, lines = hand_lines(outlook)
+        title, lines = hand_lines(outlook, what)
     if as_json:
         answer = {"title": title, "lines": [asdict(line) for line in lines]}
         print(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
         _show(title, lines)
+
+
+def from_files(
+    path: Path, rates: list[float], config: str | None, what: WhatIf
+) -> tuple[str, list[Line]]:
+    """The oracle of a calibration at ``rates``, or of a run, whose acceptance is measured."""
+    from breakeven.cost.calibration import Calibration
+    from breakeven.report.calibrated import calibrated_lines
+    from breakeven.report.prospect import run_lines
+
+    if is_calibration(path):
+        return calibrated_lines(Calibration.read(path), checked_rates(rates), config, what)
+    if rates:
+        raise RecipeError(f"{path} is a run, whose acceptance was measured: leave the rates out")
+    return run_lines(path, config, what)
+
+
+def is_calibration(path: Path) -> bool:
+    """Whether a path is what ``calibrate`` wrote: its file, or a folder that holds it."""
+    return path.suffix == ".json" or (path / "calibration.json").is_file()
+
+
+def checked_rates(rates: list[float]) -> list[float]:
+    """Conditional rates: each a probability, in any order."""
+    for rate in rates:
+        if not 0.0 <= rate <= 1.0:
+            raise RecipeError(f"--acceptance: {rate:g} is not a probability; give values in 0–1")
+    return rates
 
 
 def _numbers(option: str, text: str) -> list[float]:

@@ -12,7 +12,6 @@ from breakeven.cost.breakeven import (
     Option,
     Price,
     RoundCost,
-    best_k,
     block,
     sequential,
     verify_price,
@@ -21,16 +20,17 @@ from breakeven.cost.oracle import Oracle, RoundTime
 from breakeven.errors import DataError
 from breakeven.report.records import Acceptance
 from breakeven.report.run import Run
+from breakeven.report.variations import Ladder
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """One configuration beside plain decoding.
 
-    ``k`` is the draft length that was run; ``best`` the one with the highest expected speed among
-    0 … k (it needs survival and prices at other widths, else None); ``free`` whether its first
-    draft is the verifier's own decision; ``plain`` is plain decoding's tokens per second, 1.0
-    when only ratios are known.
+    ``k`` is the draft length that was run; ``ladder`` prices every length up to it (it needs
+    survival and prices at other widths, else None); ``free`` whether its first draft is the
+    verifier's own decision; ``plain`` is plain decoding's tokens per second, 1.0 when only ratios
+    are known.
 
     >>> look = Outlook("two-pass-k4", 4, RoundCost(1.0, 1.1, 0.1), committed=2.75, plain=40.0)
     >>> round(look.speed, 2), round(look.oracle.throughput(r=1), 1)
@@ -42,8 +42,13 @@ class Outlook:
     cost: RoundCost
     committed: float
     plain: float = 1.0
-    best: Option | None = None
+    ladder: Ladder | None = None
     free: bool = False
+
+    @property
+    def best(self) -> Option | None:
+        """The draft length with the highest expected speed among 0 … k."""
+        return self.ladder.best if self.ladder else None
 
     @property
     def speed(self) -> float:
@@ -89,13 +94,13 @@ def _outlook(run: Run, config: str) -> Outlook | None:
         return None
     cost, k = RoundCost(*parts), run.draft_length(config)
     acceptance = run.acceptance_of(config)
-    best = _best(run, config, cost, acceptance) if acceptance else None
+    ladder = _ladder(run, config, cost, acceptance) if acceptance else None
     free = run.free_first(config)
-    return Outlook(config, k, cost, committed, plain.tokens_per_s, best, free)
+    return Outlook(config, k, cost, committed, plain.tokens_per_s, ladder, free)
 
 
-def _best(run: Run, config: str, cost: RoundCost, acceptance: Acceptance) -> Option | None:
-    """The best draft length; at the measured length both prices are the measured ones.
+def _ladder(run: Run, config: str, cost: RoundCost, acceptance: Acceptance) -> Ladder | None:
+    """Earnings and prices by draft length; at the measured length the prices are the measured ones.
 
     A policy that chooses for itself has none. The measured verify price belongs to the drafts that
     were really made, which a drafter like ``ngram`` often makes shorter than K.
@@ -111,5 +116,6 @@ def _best(run: Run, config: str, cost: RoundCost, acceptance: Acceptance) -> Opt
     scale = cost.verify / shape(min(k, made))
     one_by_one = settings.get("passes") == "sequential"
     draft: Price = sequential(cost.draft / k) if one_by_one else block(cost.draft)
-    survival = [min(1.0, *acceptance.survival[: i + 1]) for i in range(k)]
-    return best_k(survival, draft, lambda width: scale * shape(width), other=cost.other)
+    survival = tuple(min(1.0, *acceptance.survival[: i + 1]) for i in range(k))
+    free = int(run.free_first(config))
+    return Ladder(survival, draft, lambda width: scale * shape(width), cost.other, free)

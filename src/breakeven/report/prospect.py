@@ -8,7 +8,6 @@ from pathlib import Path
 
 from breakeven.cost.breakeven import (
     RoundCost,
-    best_k,
     block,
     checked_survival,
     expected_committed,
@@ -19,6 +18,7 @@ from breakeven.cost.oracle import PAPER, Oracle
 from breakeven.errors import RecipeError
 from breakeven.report.outlook import Outlook, outlooks
 from breakeven.report.run import load_run
+from breakeven.report.variations import USUAL, Ladder, WhatIf, variations, worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _plain_price(oracle: Oracle) -> list[Line]:
     ]
 
 
-def outlook_lines(outlook: Outlook) -> list[Line]:
+def outlook_lines(outlook: Outlook, what: WhatIf = USUAL) -> list[Line]:
     """The oracle of one configuration; speeds are ratios when plain decoding's is not known."""
     oracle, committed, plain = outlook.oracle, outlook.committed, outlook.oracle.plain
     need, need_free = (oracle.required(plain, r) for r in (0, 1))
@@ -119,21 +119,32 @@ def outlook_lines(outlook: Outlook) -> list[Line]:
             f"{flat / plain:.2f}× plain decoding: what a flat cost curve would bring.",
         ),
     ]
-    return [entry for entry in lines if outlook.cost.draft > 0 or entry.r == 0] + _best(outlook)
+    asked = [entry for entry in lines if outlook.cost.draft > 0 or entry.r == 0]
+    return asked + ladder_lines(outlook.config, outlook.ladder, what)
 
 
 _MATCH = "AL needed to match plain decoding"
 _TOKENS = "tokens a round"
 
 
-def _best(outlook: Outlook) -> list[Line]:
-    best = outlook.best
-    if best is None:
+def ladder_lines(config: str, ladder: Ladder | None, what: WhatIf) -> list[Line]:
+    """The best draft length by marginal gain, as things are and under each change."""
+    if ladder is None:
         return []
-    meaning = f"Expected {best.speed:.2f}×, the most of all lengths from 0 to {outlook.k}."
-    if best.k == 0:
-        meaning = "None: no draft length earns its price, plain decoding is fastest."
-    return [Line("Best draft length", 0, best.k, "drafts", meaning, outlook.config, digits=0)]
+    best, gain = ladder.best, ladder.next_gain
+    meaning = worth(best, ladder.survival)
+    if best.k and gain is not None:
+        meaning += (
+            f" One draft more would add {gain:.2f} tokens per plain step, less than the round"
+            " makes already."
+            if gain < best.speed
+            else f" One draft more would add {gain:.2f} tokens per plain step."
+        )
+    lines = [Line("Best draft length", 0, best.k, "drafts", meaning, config, digits=0)]
+    for question, option in variations(ladder, what):
+        speed = max(1.0, option.speed)
+        lines.append(Line(question, None, speed, "×", worth(option, ladder.survival), config))
+    return lines
 
 
 def _distance(committed: float, needed: float) -> str:
@@ -141,18 +152,20 @@ def _distance(committed: float, needed: float) -> str:
     return f"{committed:.2f}, {abs(gap):.0%} {'more' if gap >= 0 else 'less'} than needed"
 
 
-def run_lines(folder: Path, config: str | None = None) -> tuple[str, list[Line]]:
+def run_lines(
+    folder: Path, config: str | None = None, what: WhatIf = USUAL
+) -> tuple[str, list[Line]]:
     """The oracle of each configuration of a run folder (or of the named one)."""
     run = load_run(folder)
     found = outlooks(run, config)
     name = run.verifier.get("name", "the verifier")
     title = f"{run.label}: {name}, plain decoding {found[0].plain:.1f} tok/s"
-    return title, [line for outlook in found for line in outlook_lines(outlook)]
+    return title, [line for outlook in found for line in outlook_lines(outlook, what)]
 
 
-def hand_lines(outlook: Outlook) -> tuple[str, list[Line]]:
+def hand_lines(outlook: Outlook, what: WhatIf = USUAL) -> tuple[str, list[Line]]:
     """The oracle of figures given by hand."""
-    return "By hand, in units of one plain decoding step", outlook_lines(outlook)
+    return "By hand, in units of one plain decoding step", outlook_lines(outlook, what)
 
 
 def by_hand(
@@ -182,6 +195,6 @@ def by_hand(
     last = verify[-1]
     prices = verify if len(verify) == k else [1 + (last - 1) * i / k for i in range(1, k + 1)]
     price = sequential(draft) if one_by_one else block(draft)
-    best = best_k(survival, price, lambda width: prices[width - 1], other=other)
+    ladder = Ladder(survival, price, lambda width: prices[width - 1], other)
     cost = RoundCost(price(k), last, other)
-    return Outlook(f"K={k}", k, cost, expected_committed(survival), plain, best)
+    return Outlook(f"K={k}", k, cost, expected_committed(survival), plain, ladder)
