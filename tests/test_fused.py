@@ -17,7 +17,7 @@ from breakeven.drafters.fused import Fused
 from breakeven.errors import DrafterError
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.verifier.decoder import LeanVerifier
-from breakeven.verifier.rows import BlockShape, chain, draft_block, with_groups
+from breakeven.verifier.rows import chain, draft_block, with_groups
 from tiny import FAMILIES, tiny_config, tiny_verifier
 from training import fit, objective_of, own_rows, shaken
 
@@ -28,13 +28,13 @@ def trained(verifier: LeanVerifier, count: int = 4, **settings: object) -> PeftB
     return objective
 
 
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"causal": True}, {"layers": 1, "late": True}])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_groups_are_separate_draft_passes(family: str, causal: bool) -> None:
+def test_groups_are_separate_draft_passes(family: str, settings: dict[str, object]) -> None:
     """In float64: group g is the draft pass after g accepted drafts, and the chain is untouched."""
     verifier = tiny_verifier(family)
-    objective = shaken(trained(verifier, 1, causal=causal))
-    shape = BlockShape(3, causal=causal)
+    objective = shaken(trained(verifier, 1, **settings))
+    shape = objective.plan.shape
     prompt, drafts = [5, 2, 9, 4], [7, 1]
     cache = verifier.new_cache(1, 32)
     layout = chain(torch.tensor([prompt[:-1]]), cache.lengths)

@@ -35,6 +35,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "peft-bd-gated, same, unanchored": ("peft-bd-gated", {"labels": "same", "anchoring": "none"}),
     "peft-bd-gated, rooted": ("peft-bd-gated", {"anchoring": ROOTED, "labels": "same"}),
     "peft-bd-gated, rooted, shifted": ("peft-bd-gated", {"anchoring": ROOTED}),
+    "peft-bd-gated, late": ("peft-bd-gated", {"layers": 1, "late": True}),
     "fastmtp": ("fastmtp", {}),
 }
 """Every trainable method in every shape that changes which rows run: name -> method, settings."""

@@ -23,7 +23,8 @@ class BlockPlan:
     ``gated``: the adapter acts in the block only, over the verifier's own keys and values (V2);
     else it acts everywhere, over a cache of its own (V1). ``anchoring`` (ALGORITHMS 1.9) is
     ``none`` (the root ends the prefix), ``root_in_block``, or ``first_from_verifier``: the root
-    row, gate off, gives the first draft, which is the verifier's own and free.
+    row, gate off, gives the first draft, which is the verifier's own and free. ``last``: masks
+    enter at the last so many layers (None: with the embeddings).
     """
 
     masks: int = 3
@@ -31,6 +32,7 @@ class BlockPlan:
     labels: Labels = "shift"
     anchoring: Anchoring = "first_from_verifier"
     gated: bool = True
+    last: int | None = None
 
     @property
     def fault(self) -> str | None:
@@ -41,6 +43,8 @@ class BlockPlan:
         """
         if self.anchoring == "first_from_verifier" and not self.gated:
             return "anchoring 'first_from_verifier' needs a gated adapter"
+        if self.last is not None and (not self.gated or self.anchoring == "root_in_block"):
+            return "masks that enter late need a gated adapter and the root before the block"
         if self.gated and self.labels == "shift" and self.anchoring == "none":
             return (
                 "with shifted labels the ungated root row gives the first draft: that is "

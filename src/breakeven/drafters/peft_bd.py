@@ -59,6 +59,7 @@ class BlockDrafter(MarginalDrafter):
         """``cache`` defaults to what the adapter was trained for."""
         assert plan.gated == self.gated, f"{self.name} needs a plan with gated={self.gated}"
         _check(cache, steps, refill, plan)
+        adapter.enter = adapter.architecture.layers - plan.last if plan.last else 0
         self.adapter, self.plan, self.verifier = adapter, plan, verifier
         self.steps, self.refill = steps, refill
         self.free, self.longest = plan.free, plan.most
@@ -193,6 +194,7 @@ class BlockDrafter(MarginalDrafter):
             "causal": self.plan.causal,
             "labels": self.plan.labels,
             "anchoring": self.plan.anchoring,
+            "last": self.plan.last,
         }
         Card(self.name, self.verifier, settings).write(folder)
 
@@ -216,6 +218,7 @@ class BlockDrafter(MarginalDrafter):
             card.choice(folder, "labels", get_args(Labels)),
             card.choice(folder, "anchoring", get_args(Anchoring)),
             gated=cls.gated,
+            last=card.settings.get("last"),
         )
         unknown = set(options) - {"cache", "steps", "refill"}
         if unknown:
@@ -249,6 +252,8 @@ def _check(cache: str | None, steps: int, refill: str, plan: BlockPlan) -> None:
         raise DrafterError("cache 'own': a gated adapter reads the verifier's cache; leave it out")
     if refill not in ("masked", "all"):
         raise DrafterError(f"refill '{refill}': {nearest(str(refill), ('masked', 'all'))}")
+    if plan.last and steps != 1:
+        raise DrafterError(f"steps {steps}: masks that enter late are denoised once; give 1")
     if not isinstance(steps, int) or not 1 <= steps <= plan.masks:
         raise DrafterError(f"steps {steps}: give 1 to {plan.masks}, at most one per mask")
 

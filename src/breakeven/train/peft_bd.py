@@ -51,6 +51,8 @@ class PeftBdObjective(Objective):
         spec = lora_spec(settings, verifier.shape.layers)
         master = torch.promote_types(verifier.dtype, torch.float32)
         self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, master)
+        if self.plan.last:
+            self.adapter.enter = verifier.shape.layers - self.plan.last
         with torch.no_grad():
             self.adapter.mask_vector.copy_(_mean_embedding(verifier))
 

@@ -32,6 +32,7 @@ class BlockSettings(Section):
     rank: PositiveInt = 16
     alpha: PositiveFloat = 32.0
     layers: PositiveInt | None = None  # LoRA in the last so many layers; null: in all
+    late: bool = False  # masks enter where the LoRA begins, not with the embeddings ("last-k")
     weighting: Weighting = "geometric"  # of the offsets; readings of "linear-prefix objective"
     gamma: float = Field(0.9, gt=0.0, le=1.0)
     soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
@@ -40,7 +41,8 @@ class BlockSettings(Section):
     @property
     def plan(self) -> BlockPlan:
         """How the trained drafter drafts."""
-        return BlockPlan(self.masks, self.causal, self.labels, self.anchoring, self.gated)
+        last = self.layers if self.late else None
+        return BlockPlan(self.masks, self.causal, self.labels, self.anchoring, self.gated, last)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -49,6 +51,8 @@ class BlockSettings(Section):
             raise ValueError(f"mask_ratio {[low, high]}: give 0 < low <= high <= 1")
         if self.soft + self.tv > 1:
             raise ValueError(f"soft + tv = {self.soft + self.tv:g}: give shares of 1 in all")
+        if self.late and (self.layers is None or low < 1):
+            raise ValueError("late: give layers, and mask_ratio [1, 1]")
         if self.plan.fault:
             raise ValueError(self.plan.fault)
         return self

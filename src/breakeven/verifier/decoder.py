@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -246,6 +246,8 @@ class LeanVerifier(Verifier):
         part: Part | None = None,
     ) -> Output:
         """All blocks, or a part of them, and the final norm over ``[B, W]`` rows."""
+        if adapter is not None and adapter.enter and rows.masked is not None:
+            return self._late_masks(rows, past, adapter, taps)
         layers = range(len(self.blocks)) if part is None else part.layers
         if part is not None and part.inputs is not None:
             x = part.inputs.clone()  # the native path writes into it
@@ -263,6 +265,24 @@ class LeanVerifier(Verifier):
             if index in taps:
                 tapped[index] = x
         return Output(rms_norm(x, self._norm, self.architecture.norm_eps), taps=tapped)
+
+    def _late_masks(self, rows: Rows, past: Past, adapter: RowLoRA, taps: Sequence[int]) -> Output:
+        """Clean rows run through all layers, the masks behind them only from ``enter`` on."""
+        assert rows.masked is not None
+        masked = rows.masked if rows.masked.dim() == 1 else rows.masked[0]
+        front, enter = int((~masked).sum()), adapter.enter
+        assert bool(masked[front:].all()), "late masks stand behind the clean rows"
+        states = [adapter.mask_vector.to(self.dtype).expand(rows.batch, rows.width - front, -1)]
+        early: dict[int, Tensor] = {}
+        if front:
+            first = Part(tuple(range(enter)))
+            wanted = {enter - 1, *(tap for tap in taps if tap < enter)}
+            early = self.body(rows.head(front), past, taps=sorted(wanted), part=first).taps
+            states.insert(0, early[enter - 1])
+        rest = Part(tuple(range(enter, len(self.blocks))), torch.cat(states, dim=1))
+        late = [tap for tap in taps if tap >= enter]
+        out = self.body(replace(rows, masked=None), past, adapter, late, rest)
+        return replace(out, taps={**{t: early[t] for t in taps if t < enter}, **out.taps})
 
     def _shared(self, rows: Rows, past: Past, adapter: RowLoRA | None) -> BlockPass:
         cos, sin = self._rotary(rows.positions)

@@ -89,6 +89,8 @@ class RowLoRA(nn.Module):
             }
         )
         self.mask_vector = nn.Parameter(torch.zeros(architecture.hidden_size))
+        self.enter = 0
+        """The layer whose input the mask vector is: masks skip the layers before it (last-k)."""
 
     def delta(self, layer: int, group: str, x: Tensor) -> Tensor | None:
         """What the adapter adds to one packed linear for gated rows ``x``; None: nothing."""

@@ -38,6 +38,15 @@ class Rows:
         """Rows per request W."""
         return self.token_ids.shape[1]
 
+    def head(self, count: int) -> Rows:
+        """The first ``count`` rows of each request, without gate and masks."""
+        return Rows(
+            self.token_ids[:, :count],
+            self.positions[:, :count],
+            self.sees[..., :count, :count],
+            past=None if self.past is None else self.past[:, :count],
+        )
+
     def to(self, device: torch.device | str) -> Rows:
         """The same rows on a device."""
         return Rows(
