@@ -85,7 +85,7 @@ def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> 
         numbers("--widths", "1,b")
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"hybrid", "tree"}))  # these wrap others
 def test_every_method_has_an_untrained_form(name: str) -> None:
     assert untrained(name, tiny_verifier(), 2) is not None
 
