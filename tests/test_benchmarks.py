@@ -12,12 +12,22 @@ import pytest
 import torch
 from rich.console import Console
 
+from breakeven.core import Draft
+from breakeven.cost.ledger import Ledger
+from breakeven.decode.policy.adaptive import Adaptive
+from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.ngram import NGram
+from breakeven.measure.trial import Method
 from breakeven.verifier.decoder import LeanVerifier
-from tiny import tiny_config
+from measuring import decoding, prompts
+from simulated import CURVE
+from tiny import tiny_config, tiny_verifier
 
 
 def script(name: str) -> ModuleType:
     path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # scripts import their neighbours
     spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -79,3 +89,33 @@ def test_the_learning_curve_reads_what_training_wrote(tmp_path: Path) -> None:
     assert "<svg" in chart.read_text()
     with pytest.raises(SystemExit, match="no evaluation yet"):
         module.main([str(tmp_path)])
+
+
+def test_a_spoiled_drafter_is_always_wrong_but_for_its_free_token() -> None:
+    module = script("policies")
+
+    class Right(Drafter):
+        free = 1
+
+        def propose(self, context: Context, k: int) -> list[Draft]:
+            return [Draft((5, 6, 63), free=1)]
+
+    spoiled = module.Spoiled(Right(), vocab_size=64)
+    verifier = tiny_verifier()
+    context = Context(verifier, [[1]], verifier.new_cache(1, 1), Ledger())
+    assert spoiled.glimpse(context, 3) is None
+    assert spoiled.propose(context, 3) == [Draft((5, 7, 0), free=1)]
+
+
+def test_the_policies_are_measured_on_every_prompt() -> None:
+    module = script("policies")
+    methods = [Method(), Method("ngram-adaptive", NGram(), 4, Adaptive(4, CURVE))]
+    rows = prompts(6)
+    found = module.measure(decoding(), methods, rows, 0, "tiny")
+    everything = {p.config: p.prompts for p in found if p.category == "all"}
+    assert everything == {"ar": 6, "ngram-adaptive": 6}
+    console = Console(width=120, record=True)
+    console.print(module.table({module.HELD_OUT: found, module.COPY: found}))
+    text = console.export_text()
+    assert "ngram-adaptive" in text
+    assert "2.00" in text  # the target of copy-heavy prompts
