@@ -16,6 +16,7 @@ from breakeven.train.methods import load_train_recipe
 from breakeven.train.weighting import block_loss, offset_weights
 
 ROW = Row("a", "chat", (1, 2, 3), (10, 11, 12, 13), Finish.STOP)
+ROWS = [ROW, Row("b", "chat", (1, 2, 3), (10, 11, 12, 13), Finish.STOP)]
 TEXT = torch.tensor([[1, 2, 3, 10, 11, 12, 13]])
 PAPER = BlockPlan(3, labels="same", anchoring="none", gated=False)
 
@@ -89,16 +90,16 @@ def test_anchors_are_drawn_without_replacement_and_follow_the_generator() -> Non
 )
 def test_the_hidden_share_lies_in_its_range(masks: int, low: float, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    hidden = draw_hidden((2, 5, masks), (low, 1.0), generator).sum(-1)
+    hidden = draw_hidden((2, 5, masks), (low, 1.0), ROWS, generator).sum(-1)
     assert int(hidden.min()) >= 1
     assert int(hidden.min()) >= low * masks - 1e-3
     assert int(hidden.max()) <= masks
-    assert bool(draw_hidden((1, 3, masks), (1.0, 1.0), generator).all())
+    assert bool(draw_hidden((1, 3, masks), (1.0, 1.0), ROWS[:1], generator).all())
 
 
 def test_the_mean_hidden_share_of_the_paper_explains_its_two_accuracies() -> None:
     """ALGORITHMS 1.2: 0.4413 / 0.6453 = 0.684."""
-    hidden = draw_hidden((1, 20_000, 16), (0.3, 1.0), torch.Generator().manual_seed(0))
+    hidden = draw_hidden((1, 20_000, 16), (0.3, 1.0), ROWS[:1], torch.Generator().manual_seed(0))
     assert abs(hidden.double().mean().item() - 0.681) < 0.005
 
 
@@ -109,7 +110,7 @@ def test_a_likely_prefix_costs_less_than_the_same_tokens_in_another_order() -> N
     valid = torch.ones(1, 2, dtype=torch.bool)
     for reading in ("surrogate", "mixed"):
         first, last = (
-            block_loss(-p.log(), p, valid, reading, 0.9)  # type: ignore[arg-type]
+            block_loss(-p.log(), p, valid, reading, 0.9)[0]  # type: ignore[arg-type]
             for p in (good_first, good_last)
         )
         assert first < last
@@ -119,7 +120,7 @@ def test_a_hopeless_first_token_makes_the_rest_count_less() -> None:
     valid = torch.ones(1, 2, dtype=torch.bool)
     losses = torch.tensor([[0.0, 1.0]])
     hopeless, sure = (
-        block_loss(losses, torch.tensor([[p, 0.5]]), valid, "prefix", 1.0) for p in (0.0, 1.0)
+        block_loss(losses, torch.tensor([[p, 0.5]]), valid, "prefix", 1.0)[0] for p in (0.0, 1.0)
     )
     assert hopeless.item() == pytest.approx(0.5 / 1.5)
     assert sure.item() == pytest.approx(0.5)
@@ -129,7 +130,7 @@ def test_only_scored_offsets_count() -> None:
     losses, valid = torch.tensor([[2.0, 99.0]]), torch.tensor([[True, False]])
     for reading in ("geometric", "linear", "linear_step", "prefix"):
         chances = torch.zeros(1, 2)
-        assert block_loss(losses, chances, valid, reading, 0.9).item() == 2.0  # type: ignore[arg-type]
+        assert block_loss(losses, chances, valid, reading, 0.9)[0].item() == 2.0  # type: ignore[arg-type]
     assert offset_weights(1, "linear", 0.9).tolist() == [1.0]
 
 

@@ -58,15 +58,20 @@ def trainer_of(
     objective = objective_of(name, verifier, rows)
     if kill_at is not None:
         bomb(objective, kill_at)
-    chosen = {"steps": 20, "rows_per_step": 3, "rows_per_pass": 2, "checkpoint_every": 5}
+    chosen = {
+        "steps": 20,
+        "rows_per_step": 3,
+        "rows_per_pass": 2,
+        "checkpoint_every": 5,
+        "trackers": (),
+    }
     return Trainer(
         objective,
         Feed(rows, 3, 0),
         LoopSettings(**{**chosen, **settings}),
-        Validation(rows[:2], lambda o: decoded(o, verifier, rows[:2]), every),
+        Validation(rows[:2], lambda o, some: decoded(o, verifier, some), every),
         folder,
         identity=identity,
-        tensorboard=False,
     )
 
 
@@ -98,7 +103,7 @@ def test_a_killed_run_ends_with_the_same_bits(
         straight.counts.labels,
         straight.counts.tokens,
     )
-    assert resumed.acceptance == straight.acceptance
+    assert resumed.validated.real == straight.validated.real
     ends = [checkpoint.read(tmp_path / side / LATEST) for side in ("whole", "cut")]
     assert_same(*(end["objective"] for end in ends if end))
     assert_same(*(end["optimizer"] for end in ends if end))
@@ -134,7 +139,7 @@ def test_the_weights_that_decode_best_are_kept(
     logged = [e for e in entries(tmp_path / "metrics.jsonl") if e["split"] == "validation"]
     best = max(logged, key=lambda e: e["real_acceptance_length"])
     assert outcome.counts.best_step == best["step"]
-    assert outcome.acceptance.length == best["real_acceptance_length"]
+    assert outcome.validated.real.length == best["real_acceptance_length"]
     kept = checkpoint.read(tmp_path / BEST)
     assert kept is not None
     assert_same(dict(trainer.objective.state_dict()), dict(kept["objective"]))
@@ -144,7 +149,9 @@ def test_a_checkpoint_of_another_recipe_is_refused(
     verifier: LeanVerifier, rows: list[Row], tmp_path: Path
 ) -> None:
     trainer_of("fastmtp", verifier, rows, tmp_path, steps=5, identity="one").run()
-    with pytest.raises(TrainingError, match="another recipe or artifact; give another --out"):
+    with pytest.raises(
+        TrainingError, match="another recipe, artifact or verifier; give another --out"
+    ):
         trainer_of("fastmtp", verifier, rows, tmp_path, steps=5, identity="two")
 
 
@@ -182,9 +189,9 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
     )
     poison = feed.step(at)[0].id
     objective = Poisoned(objective_of("fastmtp", verifier, rows), poison)
-    settings = LoopSettings(steps=20, rows_per_step=1, checkpoint_every=1)
-    never = Validation(rows[:1], lambda o: decoded(o, verifier, rows[:1]))
-    trainer = Trainer(objective, feed, settings, never, tmp_path, tensorboard=False)
+    settings = LoopSettings(steps=20, rows_per_step=1, checkpoint_every=1, trackers=())
+    never = Validation(rows[:1], lambda o, some: decoded(o, verifier, some))
+    trainer = Trainer(objective, feed, settings, never, tmp_path)
     line = rf"step {at + 1}: loss nan.* on rows {poison}; the checkpoint of step {at} is kept in "
     with pytest.raises(TrainingError, match=line):
         trainer.run()
@@ -272,13 +279,13 @@ def test_the_rate_follows_steps_or_minutes_whichever_is_further() -> None:
 
 
 def test_the_journal_forgets_what_will_be_done_again(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, tensorboard=False)
+    journal = Journal(tmp_path, trackers=())
     for step in (1, 2, 3):
         journal.write(step, split="train", loss=1.0 / step)
     journal.close()
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "lo')  # killed while writing
-    Journal(tmp_path, resumed_step=2, tensorboard=False).write(3, split="train", loss=0.5)
+    Journal(tmp_path, resumed_step=2, trackers=()).write(3, split="train", loss=0.5)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(e["step"], e["loss"]) for e in lines] == [(1, 1.0), (2, 0.5), (3, 0.5)]
 

@@ -185,7 +185,7 @@ def trained(
     recipe = load_train_recipe(shipped(training.recipe), overrides)
     report = train_drafter(recipe, loaded, artifact, folder)
     if not quiet:
-        real = report.outcome.acceptance
+        real = report.outcome.validated.real
         print(f"{report.sizes}; {report.outcome.counts.step} steps")
         print(f"acceptance length {real.length:.2f} on {real.prompts} validation prompts")
     return folder

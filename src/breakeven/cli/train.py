@@ -47,7 +47,9 @@ def train(
     """
     from breakeven.data.artifact import load_artifact
     from breakeven.train.methods import load_train_recipe
+    from breakeven.train.processes import Processes, check_share
     from breakeven.train.run import check_room, make_room, train_drafter
+    from breakeven.train.trackers import check_trackers
     from breakeven.verifier.load import load_verifier
 
     settings = load_train_recipe(recipe, overrides or ())
@@ -56,10 +58,19 @@ def train(
         _show_plan(_plan(settings, data, out), as_json)
         return
     check_room(out, force=force)
-    loaded = load_verifier(settings.verifier, threads=threads, device=device)
+    check_trackers(settings.train.trackers)
+    processes = Processes(device)
+    check_share(settings.train.rows_per_step, processes)
+    place = str(processes.device) if processes.count > 1 else device
+    loaded = load_verifier(settings.verifier, threads=threads, device=place)
     data = load_artifact(artifact, loaded.identity)
-    make_room(out, force=force)
-    report = train_drafter(settings, loaded, data, out)
+    processes.wait()  # all have checked the folder
+    if processes.main:
+        make_room(out, force=force)
+    processes.wait()
+    report = train_drafter(settings, loaded, data, out, processes=processes)
+    if not processes.main:
+        return
     if as_json:
         print(json.dumps(report.provenance, indent=2))
     else:
@@ -102,8 +113,8 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
 
 
 def _show(report: Report, out: Path) -> None:
-    outcome = report.outcome
-    real = outcome.acceptance
+    outcome, found = report.outcome, report.outcome.validated
+    real = found.real
     survival = ", ".join(f"{s:.3f}" for s in real.survival)
     print(report.sizes)
     if report.resumed_step:
@@ -114,7 +125,8 @@ def _show(report: Report, out: Path) -> None:
     )
     print(
         f"AL {real.length:.3f} on {real.prompts} validation prompts (tokens committed / verify "
-        f"passes, bonus included); simulated AL {outcome.simulated.acceptance_length:.3f}"
+        f"passes, bonus included); simulated AL {found.simulated.acceptance_length:.3f}"
     )
+    print(found.wiring)
     print(f"survival of drafts 1..K: {survival}")
     print(f"wrote the drafter to {out}")

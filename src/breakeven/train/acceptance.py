@@ -21,17 +21,46 @@ from breakeven.verifier.interface import Verifier
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What decoding gave.
+    """What decoding gave. Acceptances of different prompts add up.
 
-    ``length`` is AL: tokens committed / verify passes, bonus included, after truncation.
-    ``survival[k-1]`` is the share of rounds with at least k drafts whose first k drafts were all
-    accepted, before truncation; a free first token counts as accepted.
+    >>> one = Acceptance(tried=(2, 1), survived=(1, 0), texts=((3, 2, 1),))
+    >>> (one + one).length, (one + one).survival, (one + one).rounds
+    (1.5, (0.5, 0.0), 4)
     """
 
-    length: float
-    survival: tuple[float, ...]
-    rounds: int
-    prompts: int
+    tried: tuple[int, ...]  # [K] rounds with at least k drafts
+    survived: tuple[int, ...]  # [K] of these, rounds whose first k drafts were all accepted
+    texts: tuple[tuple[int, int, int], ...]  # per prompt: tokens committed, rounds, right guesses
+
+    def __add__(self, other: Acceptance) -> Acceptance:
+        def added(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(x + y for x, y in zip(a, b, strict=True))
+
+        return Acceptance(
+            added(self.tried, other.tried),
+            added(self.survived, other.survived),
+            self.texts + other.texts,
+        )
+
+    @property
+    def prompts(self) -> int:
+        """Prompts decoded."""
+        return len(self.texts)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds (verify passes per request) of all prompts."""
+        return sum(rounds for _, rounds, _ in self.texts)
+
+    @property
+    def length(self) -> float:
+        """AL: tokens committed / verify passes, bonus included, after truncation."""
+        return sum(committed for committed, *_ in self.texts) / max(1, self.rounds)
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """s_1 .. s_K, before truncation; a free first token counts as accepted."""
+        return tuple(s / max(1, t) for s, t in zip(self.survived, self.tried, strict=True))
 
 
 def real_acceptance(
@@ -53,19 +82,19 @@ def real_acceptance(
         verifier, requests, drafter=drafter, k=k, batch=settings.batch, ledger=ledger
     ):
         pass
-    return summarize(ledger, k, len(rows))
+    return summarize(ledger, k, [row.id for row in rows])
 
 
-def summarize(ledger: Ledger, k: int, prompts: int) -> Acceptance:
-    """Acceptance of the rounds in a ledger."""
-    rounds = ledger.rounds
-    survival = []
-    for position in range(1, k + 1):
-        tried = [r.accepted >= position for r in rounds if r.drafted >= position]
-        survival.append(sum(tried) / max(1, len(tried)))
-    return Acceptance(
-        length=ledger.committed / max(1, len(rounds)),
-        survival=tuple(survival),
-        rounds=len(rounds),
-        prompts=prompts,
-    )
+def summarize(ledger: Ledger, k: int, prompts: Sequence[str]) -> Acceptance:
+    """Acceptance of the rounds in a ledger; ``prompts`` are the requests' ids."""
+    tried, survived = [0] * k, [0] * k
+    texts = {prompt: [0, 0, 0] for prompt in prompts}
+    for one in ledger.rounds:
+        for position in range(k):
+            tried[position] += one.drafted > position
+            survived[position] += one.accepted > position
+        text = texts[one.request]
+        text[0] += one.committed
+        text[1] += 1
+        text[2] += max(0, one.accepted - one.free)
+    return Acceptance(tuple(tried), tuple(survived), tuple((c, n, g) for c, n, g in texts.values()))

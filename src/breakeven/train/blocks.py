@@ -11,6 +11,7 @@ from torch import Tensor
 
 from breakeven.data.artifact import Row
 from breakeven.drafters.block_plan import BlockPlan
+from breakeven.train.randomness import own_generator
 
 Starts = Literal["random", "grid"]
 
@@ -23,6 +24,7 @@ class Blocks:
     ids: Tensor  # [B, A, width] long: the true tokens of the block's rows
     masked: Tensor  # [B, A, width] bool: rows whose token is hidden
     labels: Tensor  # [B, A, G] long: tokens at the guessed offsets, -1 where not scored
+    covered: int  # tokens of the texts at guessed offsets, hidden or shown
 
     @property
     def scored(self) -> Tensor:
@@ -59,7 +61,9 @@ def cut(
     behind = torch.ones(batch, count, plan.shift, dtype=torch.bool)
     open_ = torch.cat((hidden, behind), dim=2)[:, :, plan.free :]
     scored = exists[:, :, None] & real & open_
-    return Blocks(roots, ids, torch.cat((front, hidden), 2), torch.where(scored, labels, -1))
+    covered = int((exists[:, :, None] & real).sum())
+    masked = torch.cat((front, hidden), 2)
+    return Blocks(roots, ids, masked, torch.where(scored, labels, -1), covered)
 
 
 def possible(plan: BlockPlan, row: Row, starts: Starts) -> Tensor:
@@ -86,18 +90,26 @@ def draw_anchors(
     drawn = []
     for row in rows:
         roots = possible(plan, row, starts)
-        order = torch.randperm(len(roots), generator=generator)[:count]
+        order = torch.randperm(len(roots), generator=own_generator(generator, row, "anchors"))[
+            :count
+        ]
         drawn.append(roots[order].sort().values)
     return torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=-1)
 
 
 def draw_hidden(
-    size: tuple[int, int, int], ratio: tuple[float, float], generator: torch.Generator
+    size: tuple[int, int, int],
+    ratio: tuple[float, float],
+    rows: Sequence[Row],
+    generator: torch.Generator,
 ) -> Tensor:
     """``[B, A, M]``: in each block a share ``u ~ U(ratio)`` of the masks, rounded up, is hidden."""
     low, high = ratio
     if low >= 1.0:
         return torch.ones(size, dtype=torch.bool)
-    share = low + (high - low) * torch.rand(*size[:2], 1, generator=generator)
-    order = torch.rand(*size, generator=generator).argsort(dim=-1).argsort(dim=-1)
+    _, count, masks = size
+    own = [own_generator(generator, row, "hidden") for row in rows]
+    drawn = torch.stack([torch.rand(count, 1 + masks, generator=one) for one in own])
+    share = low + (high - low) * drawn[:, :, :1]
+    order = drawn[:, :, 1:].argsort(dim=-1).argsort(dim=-1)
     return order < (share * size[2]).ceil()

@@ -2,13 +2,15 @@
 
 Drafters learn from what the verifier computed for the *true* text: its keys and values (block
 drafters) or its hidden states (feature drafters). That pass needs no gradient and never changes,
-so it is paid for once per text and kept, up to a budget of memory. Texts run one at a time and
-are stored in a fixed type, so the same text always gives the same numbers, whatever batch it is
-in and whether or not the process was restarted in between.
+so it is paid for once per text and kept, up to a budget of memory, and on disk up to another, for
+later epochs and later runs. Texts run one at a time and are stored in a fixed type, so the same
+text always gives the same numbers, whatever batch it is in and whether or not the process was
+restarted in between.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor
 
 from breakeven.data.artifact import Row
+from breakeven.train.disk import DiskCache
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rows import chain
@@ -41,7 +44,8 @@ class CleanStream:
     """Runs the verifier over rows and remembers the results while ``budget_bytes`` lasts.
 
     ``store`` is the type kept (None: the verifier's own); ``with_keys`` also keeps keys and
-    values, 23 KB per token in fp16 for SmolLM2-135M.
+    values, 23 KB per token in fp16 for SmolLM2-135M. With ``disk``, what was computed once is
+    read from there; ``owner`` is the hash of the verifier's weights.
     """
 
     def __init__(
@@ -51,18 +55,34 @@ class CleanStream:
         with_keys: bool,
         store: torch.dtype | None = None,
         budget_bytes: int = 1 << 31,
+        disk: DiskCache | None = None,
+        owner: str = "",
     ) -> None:
         self._verifier, self._with_keys = verifier, with_keys
         self._store = store or verifier.dtype
         self._left = budget_bytes
         self._kept: dict[str, Clean] = {}
+        self._disk, self._owner = disk, owner
 
     def of(self, row: Row) -> Clean:
         """The clean stream of one row."""
         kept = self._kept.get(row.id)
         if kept is not None:
             return kept
-        return self._kept_if_room(row, self._run(row)[0])
+        return self._kept_if_room(row, self._from_disk(row) or self._run(row)[0])
+
+    def _from_disk(self, row: Row) -> Clean | None:
+        found = self._disk.get(self._key(row)) if self._disk is not None else None
+        if found is None:
+            return None
+        tensors = {name: t.to(self._verifier.device) for name, t in found.items()}
+        return Clean(_text(row), **tensors)
+
+    def _key(self, row: Row) -> str:
+        """A text is known by its tokens: rows of other artifacts may have its id."""
+        kept = "keys" if self._with_keys else "hidden"
+        parts = (self._owner, self._verifier.dtype, self._store, kept, _text(row).tolist())
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def tapped(self, row: Row, layer: int) -> tuple[Clean, Tensor]:
         """The clean stream and, not remembered, the ``[L, H]`` output of one block."""
@@ -77,15 +97,21 @@ class CleanStream:
 
     @torch.no_grad()
     def _run(self, row: Row, *taps: int) -> tuple[Clean, dict[int, Tensor]]:
-        token_ids = torch.tensor([*row.prompt_ids, *row.continuation_ids])
+        token_ids = _text(row)
         cache = self._verifier.new_cache(1, len(token_ids))
         layout = chain(token_ids[None], cache.lengths).to(self._verifier.device)
         out = self._verifier.body(layout, cache, taps=taps)
-        hidden = out.hidden[0].to(self._store)
-        if not self._with_keys:
-            return Clean(token_ids, hidden), out.taps
-        keys, values = cache.keys[:, 0].to(self._store), cache.values[:, 0].to(self._store)
-        return Clean(token_ids, hidden, keys, values), out.taps
+        tensors = {"hidden": out.hidden[0].to(self._store)}
+        if self._with_keys:
+            tensors["keys"] = cache.keys[:, 0].to(self._store)
+            tensors["values"] = cache.values[:, 0].to(self._store)
+        if self._disk is not None:
+            self._disk.put(self._key(row), tensors)
+        return Clean(token_ids, **tensors), out.taps
+
+
+def _text(row: Row) -> Tensor:
+    return torch.tensor([*row.prompt_ids, *row.continuation_ids])
 
 
 def stacked(streams: Sequence[Clean], verifier: Verifier) -> KVCache:

@@ -33,7 +33,11 @@ from breakeven.verifier.rows import Rows, causal, chain
 
 
 class FastMtpObjective(Objective):
-    """The weighted losses of the K steps."""
+    """Mean loss over the labels of all K steps, each weighing what its step does.
+
+    With as many labels in each step this is ``sum_k alpha_k CE_k`` as published; a text has one
+    label less in each further step.
+    """
 
     name = "fastmtp"
 
@@ -80,20 +84,21 @@ class FastMtpObjective(Objective):
         origins = self._origins(rows).to(texts.device)  # [B, O], -1 where there is none
         lengths = torch.tensor([len(s.token_ids) for s in streams], device=texts.device)
         truth = self._truth(hidden) if self._settings.soft else None
-        losses, rights, valids = [], [], []
+        total, weight = hidden.new_zeros(()), 0.0
+        rights, valids = [], []
         for step, state in enumerate(self.states(texts, hidden, origins.clamp(min=0)), start=1):
             index = origins + step + 1
             valid = (origins >= 0) & (index < lengths[:, None])
             index = index.clamp(0, texts.shape[1] - 1)
             labels = torch.where(valid, texts.gather(1, index), -1)
             taught = None if truth is None else _at(truth, index - 1)
-            loss, right = self._judge(state, self._known(labels), taught)
-            losses.append(loss)
+            losses, right = self._judge(state, self._known(labels), taught)
+            total = total + self._settings.weights[step - 1] * losses.sum()
+            weight += self._settings.weights[step - 1] * losses.numel()
             rights.append(right.flatten())
             valids.append(valid.flatten())
-        weights = torch.tensor(self._settings.weights, dtype=losses[0].dtype)
-        total = (torch.stack(losses) * weights.to(texts.device)).sum() / weights.sum()
-        return Judged(total, Score.of(torch.stack(rights, 1), torch.stack(valids, 1)))
+        score = Score.of(torch.stack(rights, 1), torch.stack(valids, 1))
+        return Judged(total / (weight or 1.0), score, weight)
 
     def drafter(self) -> FastMTP:
         """A frozen copy of the layer as it stands."""
@@ -153,16 +158,15 @@ class FastMtpObjective(Objective):
         return torch.where(labels < 0, -1, self._vocabulary.to_draft(labels.clamp(min=0)))
 
     def _judge(self, state: Tensor, labels: Tensor, truth: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean loss of one step over its ``[B, O]`` labels, and which predictions are right."""
+        """``[N]`` losses of one step at those of its ``[B, O]`` labels that are known, and which
+        predictions are right."""
         chosen = labels >= 0
         right = torch.zeros_like(chosen)
-        if not bool(chosen.any()):
-            return 0.0 * state.sum(), right
         logits = self._head(state[chosen])  # [N, V_draft]
         taught = None if truth is None else truth[chosen]
-        loss = token_losses(logits, labels[chosen], taught, self._settings.soft).mean()
+        losses = token_losses(logits, labels[chosen], taught, self._settings.soft)
         right[chosen] = logits.detach().argmax(dim=-1) == labels[chosen]
-        return loss, right
+        return losses, right
 
 
 def _at(states: Tensor, index: Tensor) -> Tensor:

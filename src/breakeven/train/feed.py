@@ -5,7 +5,6 @@ Nothing is remembered between steps, so a resumed run sees the rows it would hav
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ import torch
 from breakeven.data.artifact import Row
 from breakeven.errors import TrainingError
 from breakeven.train.objective import Objective
+from breakeven.train.randomness import generator_of
 from breakeven.train.recipe import DataSettings
 
 
@@ -43,14 +43,6 @@ class Feed:
             self._epoch = epoch
             self._order = torch.randperm(len(self.rows), generator=generator).tolist()
         return self.rows[self._order[position]]
-
-
-def generator_of(seed: int, number: int) -> torch.Generator:
-    """An independent source of randomness for each number (a step, an epoch) of a run.
-
-    The two are hashed together: PyTorch's CPU generator looks at 32 bits of its seed only.
-    """
-    return torch.Generator().manual_seed(zlib.crc32(f"{seed}/{number}".encode()))
 
 
 def spread(rows: Sequence[Row], seed: int) -> list[Row]:
@@ -87,9 +79,14 @@ def usable(
     return spread(labelled, seed)[: settings.rows]
 
 
+def by_length(rows: Sequence[Row]) -> list[Row]:
+    """Shortest first."""
+    return sorted(rows, key=_tokens)
+
+
 def passes(rows: Sequence[Row], size: int) -> list[list[Row]]:
     """Rows of one step as forward passes of at most ``size``, like lengths together."""
-    ordered = sorted(rows, key=_tokens)
+    ordered = by_length(rows)
     return [ordered[i : i + size] for i in range(0, len(ordered), size)]
 
 

@@ -9,39 +9,42 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 
 from breakeven.data.artifact import Row
 from breakeven.errors import TrainingError
 from breakeven.progress import Meter, meter
 from breakeven.train import checkpoint
-from breakeven.train.acceptance import Acceptance
 from breakeven.train.checkpoint import Counts
-from breakeven.train.feed import Feed, generator_of, passes
+from breakeven.train.feed import Feed, by_length, passes
 from breakeven.train.journal import Journal
-from breakeven.train.objective import Objective
+from breakeven.train.objective import Judged, Objective
+from breakeven.train.processes import Processes, Replicas, check_share
+from breakeven.train.randomness import generator_of
 from breakeven.train.recipe import LoopSettings
 from breakeven.train.schedule import Schedule
-from breakeven.train.score import Score
-from breakeven.train.validation import Validation, metrics
+from breakeven.train.score import Tally
+from breakeven.train.validation import Validated, Validation, added, metrics
 
 LATEST, BEST = "latest.pt", "best.pt"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: counts, the acceptance of the weights kept, and their simulated score."""
+    """How a run ended: counts, what the weights kept are worth, and how it was spread."""
 
     counts: Counts
-    acceptance: Acceptance
-    simulated: Score
+    validated: Validated
+    processes: int = 1
+    parallel: str = "single"  # or ddp, fsdp
 
 
 class Trainer:
@@ -49,7 +52,7 @@ class Trainer:
 
     ``corpus`` are all training rows of the artifact, also those the feed leaves out (default: the
     feed's). ``identity`` is anything that says what is trained on what; a checkpoint with another
-    one is refused.
+    one is refused. Every process of a run makes its own trainer; only the main one writes.
     """
 
     def __init__(
@@ -62,27 +65,32 @@ class Trainer:
         *,
         corpus: Sequence[Row] | None = None,
         identity: str = "",
-        tensorboard: bool = True,
+        processes: Processes | None = None,
     ) -> None:
         self.objective, self.feed, self.settings = objective, feed, settings
         self.validation, self.folder = validation, folder
         self._identity = identity
         self._schedule = Schedule(settings.steps, settings.max_minutes, settings.warmup)
         self._counts = Counts()
+        self._processes = processes or Processes(next(objective.parameters()).device)
+        check_share(settings.rows_per_step, self._processes)
         content = checkpoint.read(folder / LATEST)
         began = time.perf_counter()
         objective.prepare(feed.rows, corpus or feed.rows, fresh=content is None)
-        self._counts.elapsed_s = time.perf_counter() - began  # a warm start is part of the budget
-        device = next(objective.parameters()).device.type
-        self._accelerator = Accelerator(cpu=device == "cpu")
-        optimizer = torch.optim.AdamW(
+        self._spend(time.perf_counter() - began)  # a warm start is part of the budget
+        self._replicas = Replicas(self._processes, objective, shard=settings.shard)
+        self._optimizer = torch.optim.AdamW(
             _groups(objective, settings.weight_decay), lr=settings.lr, betas=settings.betas
         )
-        self._module, self._optimizer = self._accelerator.prepare(objective, optimizer)
         if content is not None:
             self._restore(content)
-        self._journal = Journal(folder, self._counts.step, tensorboard=tensorboard)
-        self._latest: Acceptance | None = None
+        self._processes.wait()  # all have read before anything is written
+        self._journal = (
+            Journal(folder, self._counts.step, trackers=settings.trackers)
+            if self._processes.main
+            else None
+        )
+        self._latest: Validated | None = None
 
     @property
     def resumed_step(self) -> int:
@@ -98,63 +106,75 @@ class Trainer:
         by_time = self.settings.max_minutes is not None
         total = round(60 * self.settings.max_minutes) if by_time else self.settings.steps  # type: ignore[operator]
         done = round(self._counts.elapsed_s) if by_time else self._counts.step
-        outcome = None
-        with meter(f"{label} (s)" if by_time else label, total, done=min(done, total)) as bar:
+        shown = meter(f"{label} (s)" if by_time else label, total, done=min(done, total))
+        validated = None
+        with shown if self._processes.main else nullcontext(Meter()) as bar:
             while self._schedule.done(self._counts.step, self._counts.elapsed_s) < 1.0:
                 before = self._counts.elapsed_s
                 self._advance(bar)
-                outcome = self._after_step()
+                validated = self._after_step()
                 whole = int(self._counts.elapsed_s) - int(before)
                 bar.advance(whole if by_time else 1)
-        outcome = outcome or self._validate()
+        validated = validated or self._validate()
         if self._counts.best_step != self._counts.step:
-            outcome = self._restore_best()
-        self._journal.close()
-        return outcome
+            validated = self._restore_best()
+        if self._journal is not None:
+            self._journal.close()
+        return Outcome(self._counts, validated, self._processes.count, self._replicas.kind)
+
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
+        """Write the drafter with weights as ``dtype``, in the main process."""
+        with self._replicas.whole():
+            if self._processes.main:
+                self.objective.save(folder, dtype)
+        self._processes.wait()
+
+    def _spend(self, seconds: float) -> None:
+        """Count time; the main process's clock is everybody's."""
+        self._counts.elapsed_s = self._processes.agree(self._counts.elapsed_s + seconds)
 
     def _advance(self, bar: Meter) -> None:
         """One step: gradients of its rows, clipped, applied."""
         began = time.perf_counter()
         counts = self._counts
         rows = self.feed.step(counts.step)
-        score, loss = self._accumulate(rows)
-        norm = self._accelerator.clip_grad_norm_(self._module.parameters(), self.settings.clip)
-        self._check(loss, float(norm), rows)
+        tally = self._accumulate(rows)
+        norm = self._replicas.normalise(tally.weight or math.nan, self.settings.clip)
+        self._check(tally, norm, rows)
         factor = self._schedule.factor(counts.step, counts.elapsed_s)
         for group in self._optimizer.param_groups:
             group["lr"] = self.settings.lr * factor
         self._optimizer.step()
         self._optimizer.zero_grad()
         counts.step += 1
-        counts.labels += int(score.counted.sum())
+        counts.labels += tally.score.labels
         counts.tokens += sum(len(r.prompt_ids) + len(r.continuation_ids) for r in rows)
-        counts.elapsed_s += time.perf_counter() - began
-        bar.note(self._note(loss, score))
+        self._spend(time.perf_counter() - began)
+        bar.note(self._note(tally))
         if counts.step % self.settings.log_every == 0:
-            self._journal.write(
-                counts.step,
-                **metrics("train", loss, score),
+            self._write(
+                **metrics("train", tally.loss, tally.score),
                 lr=self.settings.lr * factor,
-                gradient_norm=float(norm),
+                gradient_norm=norm,
                 tokens=counts.tokens,
                 elapsed_s=counts.elapsed_s,
             )
 
-    def _accumulate(self, rows: Sequence[Row]) -> tuple[Score, float]:
+    def _accumulate(self, rows: Sequence[Row]) -> Tally:
+        """Gradients of the *sum* of all losses of the step, over passes and processes."""
         generator = generator_of(self.settings.seed, self._counts.step)
-        total: Score | None = None
-        loss = 0.0
-        for chunk in passes(rows, self.settings.rows_per_pass):
-            judged = self._module(chunk, generator)
-            share = len(chunk) / len(rows)
-            self._accelerator.backward(judged.loss * share)
-            loss += float(judged.loss.detach()) * share
-            total = judged.score if total is None else total + judged.score
-        assert total is not None
-        return total, loss
+        own = self._processes.share(by_length(rows))
+        chunks = passes(own, self.settings.rows_per_pass)
+        tallies = []
+        for number, chunk in enumerate(chunks, start=1):
+            with self._replicas.exchanging(last=number == len(chunks)):
+                judged: Judged = self._replicas.module(chunk, generator)
+                tallies.append(judged.tally)
+                (judged.loss * judged.tally.weight).backward()
+        return added(self._processes.gather(added(tallies)))
 
-    def _check(self, loss: float, norm: float, rows: Sequence[Row]) -> None:
-        if math.isfinite(loss) and math.isfinite(norm):
+    def _check(self, tally: Tally, norm: float, rows: Sequence[Row]) -> None:
+        if math.isfinite(tally.loss) and math.isfinite(norm):
             return
         self._optimizer.zero_grad()
         ids = ", ".join(row.id for row in rows)
@@ -164,81 +184,80 @@ class Trainer:
             if kept
             else "no checkpoint was due yet"
         )
+        cause = f"loss {tally.loss}, gradient norm {norm} on rows {ids}"
+        remedy = "lower train.lr, or leave these rows out"
+        if not tally.weight:
+            cause = f"rows {ids} have no label to train on (all are masked or unknown)"
+            remedy = "leave these rows out, or enlarge method.vocabulary"
         raise TrainingError(
-            f"step {self._counts.step + 1}: loss {loss}, gradient norm {norm} on rows {ids}; "
-            f"{state} in {self.folder}; lower train.lr, or leave these rows out"
+            f"step {self._counts.step + 1}: {cause}; {state} in {self.folder}; {remedy}"
         )
 
-    def _after_step(self) -> Outcome | None:
-        """Evaluate and save when it is time; the outcome if this was an evaluation."""
+    def _after_step(self) -> Validated | None:
+        """Evaluate and save when it is time; what was found if this was an evaluation."""
         counts, began = self._counts, time.perf_counter()
         over = self._schedule.done(counts.step, counts.elapsed_s) >= 1.0
         due = self.validation.every is not None and counts.step % self.validation.every == 0
-        outcome = self._validate() if over or due else None
-        counts.elapsed_s += time.perf_counter() - began
+        found = self._validate() if over or due else None
+        self._spend(time.perf_counter() - began)
         if over or counts.step % self.settings.checkpoint_every == 0:
             self._save()
-        return outcome
+        return found
 
-    def _validate(self) -> Outcome:
+    def _validate(self) -> Validated:
         """Evaluate, and keep the weights if they decode best so far."""
         counts = self._counts
-        found = self.validation.run(self.objective, self.settings.seed)
-        self._latest = found.real
-        self._journal.write(
-            counts.step,
-            **metrics("validation", found.loss, found.simulated),
-            real_acceptance_length=found.real.length,
-            real_survival=list(found.real.survival),
-            elapsed_s=counts.elapsed_s,
-        )
+        with self._replicas.whole():
+            found = self.validation.run(self.objective, self.settings.seed, self._processes)
+        if found.wiring.fault and not (self._latest and self._latest.wiring.fault):
+            self._warn(found)
+        self._latest = found
+        self._write(**found.metrics(), elapsed_s=counts.elapsed_s)
         if found.real.length > counts.best:
             counts.best, counts.best_step = found.real.length, counts.step
-            kept = {
-                "objective": self.objective.state_dict(),
-                "acceptance": dataclasses.asdict(found.real),
-                "simulated": dataclasses.asdict(found.simulated),
-            }
-            checkpoint.write(self.folder / BEST, kept)
-        return Outcome(counts, found.real, found.simulated)
+            self._keep(BEST, {"objective": self._replicas.weights(), **found.content()})
+        return found
 
-    def _note(self, loss: float, score: Score) -> str:
+    def _warn(self, found: Validated) -> None:
+        if self._processes.main:
+            print(f"warning: step {self._counts.step}: {found.wiring}", file=sys.stderr)
+
+    def _write(self, **entry: Any) -> None:
+        if self._journal is not None:
+            self._journal.write(self._counts.step, **entry)
+
+    def _note(self, tally: Tally) -> str:
         left = self._schedule.left_s(self._counts.step, self._counts.elapsed_s)
-        real = self._latest
-        shown = f", AL {real.length:.2f}" if real else ""
+        shown = f", AL {self._latest.real.length:.2f}" if self._latest else ""
         return (
-            f"step {self._counts.step}, loss {loss:.3f}, accuracy {score.accuracy:.3f}, simulated "
-            f"AL {score.acceptance_length:.2f}{shown}, {left:.0f} s left"
+            f"step {self._counts.step}, loss {tally.loss:.3f}, accuracy {tally.score.accuracy:.3f}"
+            f", simulated AL {tally.score.acceptance_length:.2f}{shown}, {left:.0f} s left"
         )
 
     def _save(self) -> None:
-        checkpoint.write(
-            self.folder / LATEST,
-            {
-                "identity": self._identity,
-                "counts": dataclasses.asdict(self._counts),
-                "objective": self.objective.state_dict(),
-                "optimizer": self._optimizer.state_dict(),
-            },
-        )
+        counts = dataclasses.asdict(self._counts)
+        state = self._replicas.state(self._optimizer)
+        self._keep(LATEST, {"identity": self._identity, "counts": counts, **state})
+
+    def _keep(self, name: str, content: dict[str, Any]) -> None:
+        if self._processes.main:
+            checkpoint.write(self.folder / name, content)
 
     def _restore(self, content: dict[str, Any]) -> None:
         if content["identity"] != self._identity:
             raise TrainingError(
-                f"{self.folder}: holds a checkpoint of another recipe or artifact; give another "
-                "--out, or --force to start over"
+                f"{self.folder}: holds a checkpoint of another recipe, artifact or verifier; give "
+                "another --out, or --force to start over"
             )
-        self.objective.load_state_dict(content["objective"])
-        self._optimizer.load_state_dict(content["optimizer"])
+        self._replicas.restore(content, self._optimizer)
         self._counts = Counts(**content["counts"])
 
-    def _restore_best(self) -> Outcome:
+    def _restore_best(self) -> Validated:
+        self._processes.wait()  # until it is written
         content = checkpoint.read(self.folder / BEST)
         assert content is not None
-        self.objective.load_state_dict(content["objective"])
-        kept = content["acceptance"]
-        acceptance = Acceptance(**{**kept, "survival": tuple(kept["survival"])})
-        return Outcome(self._counts, acceptance, Score(**content["simulated"]))
+        self._replicas.restore({"objective": content.pop("objective")})
+        return Validated.of(content)
 
 
 def _groups(objective: Objective, decay: float) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.errors import RecipeError, nearest
 from breakeven.train.clean import CleanStream
+from breakeven.train.disk import DiskCache
 from breakeven.train.fastmtp import FastMtpObjective
 from breakeven.train.objective import Objective
 from breakeven.train.peft_bd import PeftBdObjective, lora_spec
@@ -34,6 +35,7 @@ from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.lora import RowLoRA
+from breakeven.verifier.places import cache_folder
 from breakeven.verifier.rotary import Rotary
 
 
@@ -98,18 +100,27 @@ def build(
     method = METHODS[recipe.drafter]
     lean = require_lean(verifier, recipe.drafter)
     torch.manual_seed(recipe.train.seed)
-    clean = clean_stream(recipe.data, teacher or lean, with_keys=method.with_keys)
+    owner = identity.weights_sha256 if identity else ""
+    clean = clean_stream(recipe.data, teacher or lean, with_keys=method.with_keys, owner=owner)
     return method.objective(teacher or lean, settings_of(recipe), clean, identity, lean)
 
 
-def clean_stream(settings: DataSettings, verifier: Verifier, *, with_keys: bool) -> CleanStream:
-    """The remembered verifier passes, as the recipe's ``data`` section asks for them."""
+def clean_stream(
+    settings: DataSettings, verifier: Verifier, *, with_keys: bool, owner: str = ""
+) -> CleanStream:
+    """The remembered verifier passes, as the recipe's ``data`` section asks for them.
+
+    ``owner`` is the hash of the verifier's weights; without it nothing is kept on disk.
+    """
     native = settings.clean_dtype == "native"
+    on_disk = settings.disk_mb > 0 and owner
     return CleanStream(
         verifier,
         with_keys=with_keys,
         store=None if native else getattr(torch, settings.clean_dtype),
         budget_bytes=settings.clean_mb << 20,
+        disk=DiskCache(cache_folder() / "clean", settings.disk_mb << 20) if on_disk else None,
+        owner=owner,
     )
 
 

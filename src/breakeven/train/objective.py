@@ -16,33 +16,49 @@ from torch import Tensor, nn
 
 from breakeven.data.artifact import Row
 from breakeven.drafters.base import Drafter
-from breakeven.train.score import Score
+from breakeven.train.score import Score, Tally
 from breakeven.verifier.interface import Verifier
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One batch: a differentiable loss, what the predictions were worth, and how many labels."""
+    """One batch: a differentiable loss and what the predictions were worth.
+
+    ``loss`` is a weighted mean over labels and ``weight`` the sum of those weights (None: 1 for
+    each label), so that the batches of a step add up to the loss over all of its labels, however
+    the rows are spread over passes and processes.
+    """
 
     loss: Tensor
     score: Score
+    weight: float | None = None
 
     @property
     def labels(self) -> int:
         """Number of scored predictions."""
-        return int(self.score.counted.sum())
+        return self.score.labels
+
+    @property
+    def tally(self) -> Tally:
+        """The same without a graph."""
+        weight = float(self.labels) if self.weight is None else self.weight
+        return Tally(self.score, float(self.loss.detach()), weight)
 
 
 class Objective(nn.Module, ABC):
     """A drafter being trained. Its parameters are the trainable ones; the verifier is not in it.
 
-    Everything random is drawn from the generator handed in, so a step is a function of the
-    weights, the rows and the step number: that is what makes a resumed run exact.
+    Everything random is drawn from the generator handed in, for each row from its own
+    (:func:`~breakeven.train.randomness.own_generator`), so a step is a function of the weights, the rows
+    and the step number, however the rows are spread over passes and processes: that is what makes
+    a resumed run exact and two processes equal to one.
     """
 
     name: str
     drafts: int
     """K: tokens per round the trained drafter is meant for."""
+    noised = False
+    """Whether training shows some of the targets; in evaluation mode all are to be guessed."""
 
     def __init__(self, verifier: Verifier) -> None:
         """``verifier`` runs the frozen passes; where it is of half precision, products with

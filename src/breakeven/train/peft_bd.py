@@ -48,6 +48,7 @@ class PeftBdObjective(Objective):
         self.plan = settings.plan
         self._kind: type[BlockDrafter] = GatedPeftBD if self.plan.gated else PeftBD
         self.name, self.drafts = self._kind.name, self.plan.most
+        self.noised = settings.mask_ratio[0] < 1.0
         spec = lora_spec(settings, verifier.shape.layers)
         master = torch.promote_types(verifier.dtype, torch.float32)
         self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, master)
@@ -68,12 +69,13 @@ class PeftBdObjective(Objective):
         anchors = draw_anchors(plan, rows, settings.anchors, settings.starts, generator)
         size = (*anchors.shape, plan.masks)
         ratio = settings.mask_ratio if self.training else (1.0, 1.0)
-        blocks = cut(plan, texts, lengths, anchors, draw_hidden(size, ratio, generator))
+        blocks = cut(plan, texts, lengths, anchors, draw_hidden(size, ratio, rows, generator))
         needs_truth = settings.soft + settings.tv > 0
         streams = [self._clean.of(row) for row in rows] if plan.gated or needs_truth else []
         states = self.states(texts, blocks, streams)[blocks.scored]
         truth = self._truth(streams, blocks) if needs_truth else None
-        return self._judge(states, blocks.labels.flatten(0, 1).to(states.device), truth)
+        labels = blocks.labels.flatten(0, 1).to(states.device)
+        return self._judge(states, labels, truth, blocks.covered)
 
     def states(self, texts: Tensor, blocks: Blocks, streams: Sequence[Clean]) -> Tensor:
         """``[B, A, G, H]`` states of the rows that make the guesses."""
@@ -114,7 +116,7 @@ class PeftBdObjective(Objective):
         chosen = _gather(states, index.clamp(max=states.shape[1] - 1).to(states.device))
         return widened(self._verifier.head(chosen[blocks.scored])).log_softmax(dim=-1)
 
-    def _judge(self, states: Tensor, labels: Tensor, truth: Tensor | None) -> Judged:
+    def _judge(self, states: Tensor, labels: Tensor, truth: Tensor | None, covered: int) -> Judged:
         """From ``[N, H]`` states of the scored guesses and ``[blocks, G]`` labels, -1 elsewhere."""
         settings, valid = self._settings, labels >= 0
         logits = self._verifier.head(states)  # [N, V]
@@ -125,10 +127,11 @@ class PeftBdObjective(Objective):
         if settings.weighting in ("surrogate", "prefix", "mixed"):
             own = widened(logits).log_softmax(dim=-1).gather(1, labels[valid][:, None])
             chances = chances.masked_scatter(valid, own.exp())
-        loss = block_loss(losses, chances, valid, settings.weighting, settings.gamma)
+        loss, weight = block_loss(losses, chances, valid, settings.weighting, settings.gamma)
         right = torch.zeros_like(valid)
         right[valid] = logits.detach().argmax(dim=-1) == labels[valid]
-        return Judged(loss, Score.of(right, valid, free=self.plan.free))
+        score = Score.of(right, valid, free=self.plan.free, targets=covered)
+        return Judged(loss, score, weight)
 
 
 def lora_spec(settings: BlockSettings, layers: int) -> LoRASpec:

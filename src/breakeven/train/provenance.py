@@ -20,6 +20,7 @@ from breakeven.errors import DrafterError
 from breakeven.train.loop import Outcome
 from breakeven.train.recipe import TrainRecipe
 from breakeven.train.sizes import Sizes
+from breakeven.train.wiring import ERRORS, TOLERANCE
 from breakeven.verifier.identity import Identity
 
 PROVENANCE_FILE = "provenance.json"
@@ -30,6 +31,11 @@ DEFINITIONS = {
     "first token counts as accepted",
     "simulated": "the same from teacher-forced predictions on validation rows; survival of the "
     "guessed drafts only",
+    "accuracy": "masked_token: right / masked tokens, as many masked as in training; "
+    "target_token_of_masked: right masked tokens / all tokens of the blocks; ratio_1: every token "
+    "masked, as in drafting",
+    "wiring": "leading right guesses per round, teacher-forced and decoded; a fault when the "
+    f"decoded is more than {TOLERANCE:.0%} and {ERRORS:g} standard errors lower",
 }
 
 
@@ -37,7 +43,8 @@ def provenance(
     recipe: TrainRecipe, identity: Identity, contract_sha256: str, sizes: Sizes, outcome: Outcome
 ) -> dict[str, Any]:
     """Everything one needs to know to trust or repeat a training run."""
-    counts = outcome.counts
+    counts, found = outcome.counts, outcome.validated
+    noisy = found.simulated if found.masked is None else found.masked
     return {
         "drafter": recipe.drafter,
         "verifier": dataclasses.asdict(identity),
@@ -49,17 +56,33 @@ def provenance(
         "tokens_seen": counts.tokens,
         "labels_seen": counts.labels,
         "training_s": round(counts.elapsed_s, 1),
+        "processes": outcome.processes,
+        "parallel": outcome.parallel,
         "acceptance": {
-            "acceptance_length": outcome.acceptance.length,
-            "survival": list(outcome.acceptance.survival),
-            "rounds": outcome.acceptance.rounds,
-            "prompts": outcome.acceptance.prompts,
+            "acceptance_length": found.real.length,
+            "survival": list(found.real.survival),
+            "rounds": found.real.rounds,
+            "prompts": found.real.prompts,
             "split": "validation",
         },
         "simulated": {
-            "acceptance_length": outcome.simulated.acceptance_length,
-            "survival": outcome.simulated.survival,
-            "free": outcome.simulated.free,
+            "acceptance_length": found.simulated.acceptance_length,
+            "survival": found.simulated.survival,
+            "free": found.simulated.free,
+        },
+        "accuracy": {
+            "masked_token": noisy.accuracy,
+            "target_token_of_masked": noisy.target_accuracy,
+            "target_token_at_ratio_1": found.simulated.accuracy,
+            "per_offset_at_ratio_1": found.simulated.accuracies,
+            "greedy_prefix_length": found.simulated.prefix_length,
+            "loss": found.loss,
+        },
+        "wiring": {
+            "simulated_prefix_length": found.wiring.simulated,
+            "real_prefix_length": found.wiring.real,
+            "least_real_prefix_length": found.wiring.least,
+            "fault": found.wiring.fault,
         },
         "definitions": DEFINITIONS,
         "libraries": {

@@ -14,6 +14,7 @@ from breakeven.config import Section, Seed
 from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
 from breakeven.train.blocks import Starts
 from breakeven.train.precision import Precision
+from breakeven.train.trackers import TrackerName
 from breakeven.train.weighting import Weighting
 
 
@@ -102,6 +103,7 @@ class DataSettings(Section):
     rows: PositiveInt | None = None  # so many usable rows, of all categories; null: all
     max_tokens: PositiveInt | None = None  # leave out longer texts (prompt + continuation)
     clean_mb: PositiveInt = 2048  # memory for the verifier's states of texts seen before
+    disk_mb: int = Field(0, ge=0)  # the same on disk, for later epochs and runs; 0: nothing
     clean_dtype: Literal["float16", "bfloat16", "float32", "native"] = "float16"
 
 
@@ -121,6 +123,8 @@ class LoopSettings(Section):
     seed: Seed = 0
     checkpoint_every: PositiveInt = 20  # steps
     log_every: PositiveInt = 5  # steps
+    trackers: tuple[TrackerName, ...] = ("tensorboard",)  # besides metrics.jsonl
+    shard: bool = False  # several processes: split weights and optimizer (FSDP2), do not copy (DDP)
 
 
 class EvaluateSettings(Section):

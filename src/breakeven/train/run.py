@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 
 from breakeven.config import write_recipe
-from breakeven.data.artifact import Artifact
+from breakeven.data.artifact import Artifact, Row
 from breakeven.data.contract import FILE as CONTRACT_FILE
 from breakeven.drafters.card import CARD_FILE
 from breakeven.drafters.peft_bd import require_lean
@@ -29,6 +30,7 @@ from breakeven.train.loop import BEST, LATEST, Outcome, Trainer
 from breakeven.train.methods import build
 from breakeven.train.objective import Objective
 from breakeven.train.precision import teacher_of
+from breakeven.train.processes import Processes
 from breakeven.train.provenance import (
     PROVENANCE_FILE,
     file_sha256,
@@ -37,6 +39,7 @@ from breakeven.train.provenance import (
 )
 from breakeven.train.recipe import DataSettings, TrainRecipe
 from breakeven.train.sizes import Sizes, sizes
+from breakeven.train.trackers import WANDB_ID_FILE, check_trackers
 from breakeven.train.validation import Validation
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.load import Loaded
@@ -47,8 +50,13 @@ RECIPE_FILE = "recipe.yaml"
 DRAFTER_FILES = ("*.safetensors", CARD_FILE, ADAPTER_CONFIG, f"{PROVENANCE_FILE}*", RECIPE_FILE)
 """What a run leaves beside the training folder; ``--force`` removes these and nothing else."""
 
-STATE_FILES = (METRICS_FILE, f"{LATEST}*", f"{BEST}*", "tensorboard")
+STATE_FILES = (METRICS_FILE, f"{LATEST}*", f"{BEST}*", "tensorboard", "wandb", WANDB_ID_FILE)
 """What stands in the training folder."""
+
+INDIFFERENT = {
+    "data": {"clean_mb", "disk_mb"},
+    "train": {"trackers", "shard", "log_every", "checkpoint_every"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +100,20 @@ def train_drafter(
     artifact: Artifact,
     out: Path,
     *,
-    tensorboard: bool = True,
+    processes: Processes | None = None,
 ) -> Report:
     """Train, or continue training, and write the drafter. ``out`` must be made by
-    :func:`make_room`. Raises :class:`TrainingError` when no row is usable or the loss is not
-    finite."""
+    :func:`make_room`, in the main process. Raises :class:`TrainingError` when no row is usable or
+    the loss is not finite."""
+    check_trackers(recipe.train.trackers)
+    processes = processes or Processes(loaded.verifier.device)
     lean = require_lean(loaded.verifier, recipe.drafter)
     teacher = teacher_of(lean, recipe.train.precision)
     objective = build(recipe, lean, loaded.identity, teacher)
+    counted = counts(objective, loaded)
     rows = usable(artifact.rows("train"), recipe.data, objective, recipe.train.seed)
-    write_recipe(recipe, out / RECIPE_FILE)
+    if processes.main:
+        write_recipe(recipe, out / RECIPE_FILE)
     trainer = Trainer(
         objective,
         Feed(rows, recipe.train.rows_per_step, recipe.train.seed),
@@ -110,16 +122,16 @@ def train_drafter(
         out / TRAINING_FOLDER,
         corpus=artifact.rows("train"),
         identity=fingerprint(recipe, artifact, loaded.identity),
-        tensorboard=tensorboard,
+        processes=processes,
     )
     resumed = trainer.resumed_step
     outcome = trainer.run()
-    objective.save(out, getattr(torch, recipe.saved))
-    counted = counts(objective, loaded)
+    trainer.save(out, getattr(torch, recipe.saved))
     content = provenance(
         recipe, loaded.identity, file_sha256(artifact.path / CONTRACT_FILE), counted, outcome
     )
-    write_provenance(out, content)
+    if processes.main:
+        write_provenance(out, content)
     return Report(outcome, counted, resumed, content)
 
 
@@ -129,9 +141,8 @@ def validation(
     """Validation rows of all categories and lengths, decoded and teacher-forced."""
     settings = recipe.evaluate
     rows = usable(artifact.rows("validation"), DataSettings(), objective, recipe.train.seed)
-    rows = rows[: settings.prompts]
 
-    def decode(trained: Objective) -> Acceptance:
+    def decode(trained: Objective, rows: Sequence[Row]) -> Acceptance:
         return real_acceptance(
             loaded.verifier,
             trained.drafter(),
@@ -141,7 +152,7 @@ def validation(
             eos=loaded.eos,
         )
 
-    return Validation(rows, decode, settings.every)
+    return Validation(rows[: settings.prompts], decode, settings.every)
 
 
 def counts(objective: Objective, loaded: Loaded) -> Sizes:
@@ -151,9 +162,12 @@ def counts(objective: Objective, loaded: Loaded) -> Sizes:
 
 
 def fingerprint(recipe: TrainRecipe, artifact: Artifact, identity: Identity) -> str:
-    """What a checkpoint belongs to: recipe, data and verifier, as one hash."""
+    """What a checkpoint belongs to: recipe, data and verifier, as one hash.
+
+    Settings that change no number (memory, trackers) may differ when a run is continued.
+    """
     parts = [
-        recipe.model_dump(mode="json"),
+        recipe.model_dump(mode="json", exclude=INDIFFERENT),
         file_sha256(artifact.path / CONTRACT_FILE),
         identity.weights_sha256,
     ]

@@ -2,48 +2,112 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import torch
 
 from breakeven.data.artifact import Row
 from breakeven.train.acceptance import Acceptance
-from breakeven.train.feed import generator_of, passes
+from breakeven.train.feed import passes
 from breakeven.train.objective import Objective
-from breakeven.train.score import Score
+from breakeven.train.processes import Processes
+from breakeven.train.randomness import generator_of
+from breakeven.train.score import Score, Tally
+from breakeven.train.wiring import Wiring
 
 STEP = 1 << 31  # in place of a step number: the same anchors every time
 
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """One evaluation."""
+    """One evaluation.
+
+    ``simulated`` is teacher-forced with every target to be guessed; ``masked`` is the same as
+    noisy as training, None where training hides every target, too.
+    """
 
     loss: float
     simulated: Score
     real: Acceptance
+    wiring: Wiring
+    masked: Score | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Plain values and tensors for a checkpoint."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> Self:
+        """From what :meth:`content` gave."""
+        masked = content["masked"]
+        return cls(
+            content["loss"],
+            Score(**content["simulated"]),
+            Acceptance(**content["real"]),
+            Wiring(**content["wiring"]),
+            None if masked is None else Score(**masked),
+        )
+
+    def metrics(self) -> dict[str, Any]:
+        """The fields of a validation entry of the journal."""
+        noisy = self.simulated if self.masked is None else self.masked
+        return {
+            **metrics("validation", self.loss, self.simulated),
+            "masked_token_accuracy": noisy.accuracy,
+            "target_token_accuracy_of_masked": noisy.target_accuracy,
+            "target_token_accuracy_at_ratio_1": self.simulated.accuracy,
+            "greedy_prefix_length": self.simulated.prefix_length,
+            "real_acceptance_length": self.real.length,
+            "real_survival": list(self.real.survival),
+            "real_prefix_length": self.wiring.real,
+            "least_real_prefix_length": self.wiring.least,
+            "wiring_fault": self.wiring.fault,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The rows to validate on, the function that decodes with a drafter, and how often."""
+    """The rows to validate on, the function that decodes them with a drafter, and how often."""
 
     rows: Sequence[Row]
-    decode: Callable[[Objective], Acceptance]
+    decode: Callable[[Objective, Sequence[Row]], Acceptance]
     every: int | None = None
 
     @torch.no_grad()
-    def run(self, objective: Objective, seed: int) -> Validated:
-        """Score the rows teacher-forced, then decode their prompts."""
-        generator = generator_of(seed, STEP)
-        judged = [objective(chunk, generator) for chunk in passes(self.rows, 1)]
-        simulated = judged[0].score
-        for one in judged[1:]:
-            simulated = simulated + one.score
-        loss = sum(float(one.loss) for one in judged) / len(judged)
-        return Validated(loss, simulated, self.decode(objective))
+    def run(self, objective: Objective, seed: int, processes: Processes) -> Validated:
+        """Score the rows teacher-forced, then decode their prompts; each process its share."""
+        rows = processes.share(self.rows)
+        objective.eval()
+        own = [objective(chunk, generator_of(seed, STEP)).tally for chunk in passes(rows, 1)]
+        real = self.decode(objective, rows)
+        objective.train()
+        noisy = self._noisy(objective, rows, seed)
+        tallies = [tally for part in processes.gather(own) for tally in part]
+        simulated = added(tallies)
+        total = added(processes.gather(real))
+        wiring = Wiring.of([tally.score for tally in tallies], total)
+        parts = [tally for part in processes.gather(noisy) for tally in part]
+        masked = added(parts).score if parts else None
+        return Validated(simulated.loss, simulated.score, total, wiring, masked)
+
+    def _noisy(self, objective: Objective, rows: Sequence[Row], seed: int) -> list[Tally]:
+        if not objective.noised:
+            return []
+        return [objective(chunk, generator_of(seed, STEP)).tally for chunk in passes(rows, 1)]
+
+
+T = TypeVar("T", Tally, Acceptance)
+
+
+def added(parts: Sequence[T]) -> T:
+    """The sum of one or more."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
 
 
 def metrics(split: str, loss: float, score: Score) -> dict[str, Any]:
@@ -53,6 +117,7 @@ def metrics(split: str, loss: float, score: Score) -> dict[str, Any]:
         "loss": loss,
         "accuracy": score.accuracy,
         "accuracies": score.accuracies,
+        "target_accuracy": score.target_accuracy,
         "simulated_acceptance_length": score.acceptance_length,
         "simulated_survival": score.survival,
     }

@@ -30,29 +30,29 @@ FLOOR = 0.5  # in reading E, so that a hopeless first token does not silence the
 
 def block_loss(
     losses: Tensor, likelihoods: Tensor, valid: Tensor, weighting: Weighting, gamma: float
-) -> Tensor:
-    """One number from ``[N, G]`` losses and label probabilities of N blocks, where ``valid``.
+) -> tuple[Tensor, float]:
+    """The loss and the weight it stands on, from ``[N, G]`` losses and label probabilities of N blocks, where ``valid``.
 
     A weighted mean of the losses, so that readings are comparable; (D) is 1 minus the expected
     share of the longest possible (discounted) prefix.
 
     >>> losses = torch.tensor([[1.0, 3.0]])
     >>> both = torch.ones(1, 2, dtype=torch.bool)
-    >>> block_loss(losses, losses.neg().exp(), both, "geometric", 0.5).item()  # (1 + 1.5) / 1.5
-    1.6666666269302368
-    >>> block_loss(losses, torch.tensor([[0.5, 0.5]]), both, "surrogate", 1.0).item()  # .5 + .25
-    0.625
+    >>> block_loss(losses, losses.neg().exp(), both, "geometric", 0.5)  # (1 + 1.5) / 1.5
+    (tensor(1.6667), 1.5)
+    >>> block_loss(losses, torch.tensor([[0.5, 0.5]]), both, "surrogate", 1.0)[0]  # .5 + .25
+    tensor(0.6250)
     """
     if weighting == "mixed":
-        first = block_loss(losses, likelihoods, valid, "geometric", gamma)
-        return gamma * first + (1 - gamma) * _surrogate(likelihoods, valid, gamma)
+        first, weight = block_loss(losses, likelihoods, valid, "geometric", gamma)
+        return gamma * first + (1 - gamma) * _surrogate(likelihoods, valid, gamma)[0], weight
     if weighting == "surrogate":
         return _surrogate(likelihoods, valid, gamma)
     weights = offset_weights(losses.shape[1], weighting, gamma).to(losses)
     if weighting == "prefix":
         weights = weights * _arrival(likelihoods.detach(), valid)
     weights = weights * valid
-    return (losses * weights).sum() / weights.sum()
+    return (losses * weights).sum() / weights.sum(), float(weights.sum())
 
 
 def offset_weights(count: int, weighting: Weighting, gamma: float) -> Tensor:
@@ -73,10 +73,10 @@ def offset_weights(count: int, weighting: Weighting, gamma: float) -> Tensor:
     return torch.tensor(gamma, dtype=torch.float64) ** k
 
 
-def _surrogate(likelihoods: Tensor, valid: Tensor, gamma: float) -> Tensor:
+def _surrogate(likelihoods: Tensor, valid: Tensor, gamma: float) -> tuple[Tensor, float]:
     reached = torch.where(valid, likelihoods, 1.0).cumprod(dim=1)
     weights = offset_weights(likelihoods.shape[1], "geometric", gamma).to(likelihoods) * valid
-    return 1 - (weights * reached).sum() / weights.sum()
+    return 1 - (weights * reached).sum() / weights.sum(), float(weights.sum())
 
 
 def _arrival(likelihoods: Tensor, valid: Tensor) -> Tensor:
