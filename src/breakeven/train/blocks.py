@@ -90,10 +90,8 @@ def draw_anchors(
     drawn = []
     for row in rows:
         roots = possible(plan, row, starts)
-        order = torch.randperm(len(roots), generator=own_generator(generator, row, "anchors"))[
-            :count
-        ]
-        drawn.append(roots[order].sort().values)
+        order = torch.randperm(len(roots), generator=own_generator(generator, row, "anchors"))
+        drawn.append(roots[order[:count]].sort().values)
     return torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=-1)
 
 

@@ -49,9 +49,9 @@ class Objective(nn.Module, ABC):
     """A drafter being trained. Its parameters are the trainable ones; the verifier is not in it.
 
     Everything random is drawn from the generator handed in, for each row from its own
-    (:func:`~breakeven.train.randomness.own_generator`), so a step is a function of the weights, the rows
-    and the step number, however the rows are spread over passes and processes: that is what makes
-    a resumed run exact and two processes equal to one.
+    (:func:`~breakeven.train.randomness.own_generator`), so a step is a function of the weights,
+    the rows and the step number, however the rows are spread over passes and processes: that is
+    what makes a resumed run exact and two processes equal to one.
     """
 
     name: str

@@ -100,6 +100,7 @@ class Replicas:
         """Gradients of the passes inside are summed over processes after the last one only."""
         if isinstance(self.module, FSDPModule):
             self.module.set_requires_gradient_sync(last)
+            self.module.set_reshard_after_backward(last)  # processes may differ in passes
         quiet = not last and isinstance(self.module, DistributedDataParallel)
         with self.module.no_sync() if quiet else nullcontext():  # type: ignore[operator]
             yield

@@ -31,7 +31,9 @@ FLOOR = 0.5  # in reading E, so that a hopeless first token does not silence the
 def block_loss(
     losses: Tensor, likelihoods: Tensor, valid: Tensor, weighting: Weighting, gamma: float
 ) -> tuple[Tensor, float]:
-    """The loss and the weight it stands on, from ``[N, G]`` losses and label probabilities of N blocks, where ``valid``.
+    """The loss and the weight it stands on.
+
+    From ``[N, G]`` losses and label probabilities of N blocks, where ``valid``.
 
     A weighted mean of the losses, so that readings are comparable; (D) is 1 minus the expected
     share of the longest possible (discounted) prefix.
