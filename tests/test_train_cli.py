@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from transformers import AutoConfig
 
 from breakeven.cli.app import run
 from breakeven.data.artifact import write_artifact
 from breakeven.drafters.registry import create
 from breakeven.errors import DrafterError
 from breakeven.train import loop
+from breakeven.train.journal import Journal
 from breakeven.train.methods import METHODS, load_train_recipe
 from breakeven.train.provenance import read_provenance
 from test_artifact import contract
+from test_train_fastmtp import QWEN3
 from tiny_chat import tiny_loaded
 from training import own_rows
 
@@ -173,3 +178,106 @@ def test_a_dry_run_says_what_would_be_trained(
     assert run(words(path, artifact, out, "--dry-run")) == 0
     assert "whichever comes first" in capsys.readouterr().out
     assert not out.exists()
+
+
+PAPER_COUNTS = {
+    "peft_bd_paper": 10_092_544 + 1024,  # the LoRA, and the mask's input vector
+    "fastmtp": 17_831_168,
+}
+
+
+@pytest.mark.parametrize("name", PAPER_COUNTS)
+def test_the_papers_protocol_is_a_recipe(
+    name: str, artifact: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dry-run with Qwen3-0.6B's configuration on disk: no hub, no weights."""
+    AutoConfig.for_model("qwen3", **QWEN3).save_pretrained(tmp_path / "qwen")
+    monkeypatch.setattr("breakeven.verifier.sources.model_folder", lambda _: tmp_path / "qwen")
+    path = Path(__file__).parents[1] / "recipes" / "qwen3-0.6b" / f"{name}.yaml"
+    assert run(words(path, artifact, tmp_path / "out", "--dry-run", "--json")) == 0
+    plan = json.loads(capsys.readouterr().out)
+    total = 596_049_920 + PAPER_COUNTS[name]
+    assert plan["parameters"].startswith(f"trainable {PAPER_COUNTS[name]:,} of {total:,} ")
+    assert (plan["steps"], plan["rows_per_step"]) == (10_000, 64)
+    assert any("few rows: each of the 5 is seen up to 128000 times" in w for w in plan["warnings"])
+    assert any("only 3 validation rows of the 200" in w for w in plan["warnings"])
+    assert run(words(path, artifact, tmp_path / "out", "--dry-run")) == 0
+    assert "warning: few rows" in capsys.readouterr().out
+
+
+def test_an_artifact_of_another_verifier_is_refused(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    contract_file = artifact / "contract.json"
+    text = contract_file.read_text()
+    contract_file.write_text(text.replace("a" * 64, "e" * 64))
+    try:
+        assert run(words(recipe, artifact, tmp_path / "out")) == 2
+    finally:
+        contract_file.write_text(text)
+    shown = capsys.readouterr().err
+    assert "weights" in shown
+    assert shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_an_empty_split_is_one_line(
+    split: str, recipe: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    rows = own_rows(LOADED.verifier, 4)  # type: ignore[arg-type]
+    parts = {"train": rows[:2], "validation": rows[2:], "test": [], split: []}
+    counted = {name: len(part) for name, part in parts.items()}
+    write_artifact(tmp_path / "data", parts, contract(counted))
+    assert run(words(recipe, tmp_path / "data", tmp_path / "out")) == 2
+    shown = capsys.readouterr().err
+    assert f"the {split} split is empty; prepare more prompts" in shown
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tracker_that_is_missing_is_said_before_anything_is_done(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    if importlib.util.find_spec("wandb"):
+        pytest.skip("wandb is installed")
+    assert run(words(recipe, artifact, tmp_path / "out", "train.trackers=[wandb]")) == 2
+    assert "wandb is not installed; run: pip install wandb" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+FAKE_WANDB = """
+import json, os
+
+def init(**settings):
+    with open(os.environ["FAKE_WANDB"], "a") as file:
+        print(json.dumps(["init", settings]), file=file)
+    return Run()
+
+class Run:
+    def log(self, values, step):
+        with open(os.environ["FAKE_WANDB"], "a") as file:
+            print(json.dumps(["log", step, values]), file=file)
+    def finish(self):
+        with open(os.environ["FAKE_WANDB"], "a") as file:
+            print(json.dumps(["finish"]), file=file)
+"""
+
+
+def test_wandb_gets_the_numbers_and_a_resumed_run_keeps_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wandb.py").write_text(FAKE_WANDB)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    monkeypatch.setenv("FAKE_WANDB", str(tmp_path / "seen.jsonl"))
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    for start in (0, 1):
+        journal = Journal(tmp_path / "out" / "training", start, trackers=("wandb",))
+        journal.write(start + 1, split="train", loss=0.5, survival=[0.1], rounds=3)
+        journal.close()
+    seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
+    assert [one[0] for one in seen] == ["init", "log", "finish"] * 2
+    assert seen[1][1:] == [1, {"train/loss": 0.5}]
+    assert (seen[0][1]["name"], seen[0][1]["project"]) == ("out", "mine")
+    assert seen[0][1]["id"] == seen[3][1]["id"]
+    monkeypatch.delitem(sys.modules, "wandb")

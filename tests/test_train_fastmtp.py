@@ -165,12 +165,15 @@ def test_vocabulary_maps_are_inverse_on_kept_ids(kept: set[int], asked: list[int
     assert vocabulary.coverage([asked]) == sum(t in kept for t in asked) / max(1, len(asked))
 
 
-def test_the_vocabulary_is_the_most_frequent_of_the_continuations() -> None:
+def test_the_vocabulary_is_the_most_frequent_of_the_continuations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     vocabulary = DraftVocabulary.frequent([[5, 5, 7, 7, 7], [2, 5, 9]], 2, 64)
     assert vocabulary.ids.tolist() == [5, 7]
     verifier = tiny_verifier()
     rows = own_rows(verifier, 6)
     objective = trained(verifier, rows[:1], vocabulary=64)
+    assert "draft vocabulary: " in capsys.readouterr().err
     objective.prepare(rows[:1], rows, fresh=False)  # of the artifact, not of the rows trained on
     assert objective._vocabulary is not None
     seen = {token for row in rows for token in row.continuation_ids}

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from breakeven.train.run import Report
 
 
+MANY_EPOCHS = 20
+"""The paper sees each text 12.8 times."""
+
+
 def train(
     recipe: Annotated[
         Path,
@@ -48,7 +52,7 @@ def train(
     from breakeven.data.artifact import load_artifact
     from breakeven.train.methods import load_train_recipe
     from breakeven.train.processes import Processes, check_share
-    from breakeven.train.run import check_room, make_room, train_drafter
+    from breakeven.train.run import check_room, check_splits, make_room, train_drafter
     from breakeven.train.trackers import check_trackers
     from breakeven.verifier.load import load_verifier
 
@@ -57,6 +61,7 @@ def train(
     if dry_run:
         _show_plan(_plan(settings, data, out), as_json)
         return
+    check_splits(data)
     check_room(out, force=force)
     check_trackers(settings.train.trackers)
     processes = Processes(device)
@@ -83,9 +88,11 @@ def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
 
     from breakeven.train.methods import trainable_parameters
     from breakeven.train.sizes import sizes
+    from breakeven.train.trackers import check_trackers
     from breakeven.verifier.architecture import Architecture
     from breakeven.verifier.sources import model_folder
 
+    check_trackers(recipe.train.trackers)
     config = AutoConfig.from_pretrained(model_folder(recipe.verifier))
     architecture = Architecture.from_config(config)
     counted = sizes(trainable_parameters(recipe, architecture), architecture)
@@ -98,7 +105,27 @@ def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
         "rows_per_step": recipe.train.rows_per_step,
         "max_minutes": recipe.train.max_minutes,
         "out": str(out),
+        "warnings": _doubts(recipe, artifact),
     }
+
+
+def _doubts(recipe: TrainRecipe, artifact: Artifact) -> list[str]:
+    """What the data is too small for, one sentence each."""
+    rows = {split: len(artifact.rows(split)) for split in ("train", "validation")}
+    rows["train"] = min(rows["train"], recipe.data.rows or rows["train"])
+    found = []
+    epochs = recipe.train.steps * recipe.train.rows_per_step / max(1, rows["train"])
+    if epochs > MANY_EPOCHS:
+        found.append(
+            f"few rows: each of the {rows['train']} is seen up to {epochs:.0f} times; prepare more"
+        )
+    if rows["validation"] < recipe.evaluate.prompts:
+        found.append(
+            f"only {rows['validation']} validation rows of the {recipe.evaluate.prompts} that "
+            "evaluate.prompts asks for: the best checkpoint is chosen by little"
+        )
+    found += [f"the {split} split is empty" for split, count in rows.items() if not count]
+    return found
 
 
 def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
@@ -110,6 +137,8 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
     print(f"{plan['drafter']} for {plan['verifier']}: {plan['parameters']}")
     print(f"  {plan['rows']['train']} training rows, {plan['rows']['validation']} validation rows")
     print(f"  {ends} of {plan['rows_per_step']} rows, whichever comes first; to {plan['out']}")
+    for warning in plan["warnings"]:
+        print(f"  warning: {warning}")
 
 
 def _show(report: Report, out: Path) -> None:

@@ -9,6 +9,7 @@ trained on and count as wrong.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -67,6 +68,12 @@ class FastMtpObjective(Objective):
                 texts, settings.vocabulary, verifier.shape.vocab_size
             )
             self._head = pruned_head(verifier, self._vocabulary)
+            covered = self._vocabulary.coverage(row.continuation_ids for row in corpus)
+            print(
+                f"draft vocabulary: {len(self._vocabulary.ids):,} of {verifier.shape.vocab_size:,} "
+                f"tokens, {covered:.1%} of the continuations' tokens",
+                file=sys.stderr,
+            )
         if fresh and settings.start != "random":
             copy_last_layer(self.layer, self._deployed)
         if fresh and settings.start == "regression":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import uuid
@@ -50,8 +51,7 @@ class Wandb:
     folder, its files in ``wandb/``; it goes on when training is resumed."""
 
     def __init__(self, folder: Path, resumed_step: int) -> None:
-        import wandb
-
+        wandb: Any = importlib.import_module("wandb")
         self._run: Any = wandb.init(
             name=folder.absolute().parent.name,
             dir=str(folder),
