@@ -231,7 +231,7 @@ def test_an_empty_split_is_one_line(
     write_artifact(tmp_path / "data", parts, contract(counted))
     assert run(words(recipe, tmp_path / "data", tmp_path / "out")) == 2
     shown = capsys.readouterr().err
-    assert f"the {split} split is empty; prepare more prompts" in shown
+    assert f"split '{split}' is empty; raise split.{split}" in shown
     assert not (tmp_path / "out").exists()
 
 

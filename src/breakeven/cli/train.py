@@ -52,7 +52,7 @@ def train(
     from breakeven.data.artifact import load_artifact
     from breakeven.train.methods import load_train_recipe
     from breakeven.train.processes import Processes, check_share
-    from breakeven.train.run import check_room, check_splits, make_room, train_drafter
+    from breakeven.train.run import check_room, make_room, train_drafter
     from breakeven.train.trackers import check_trackers
     from breakeven.verifier.load import load_verifier
 
@@ -61,7 +61,8 @@ def train(
     if dry_run:
         _show_plan(_plan(settings, data, out), as_json)
         return
-    check_splits(data)
+    for split in ("train", "validation"):
+        data.rows(split)  # an empty one is an error before anything is done
     check_room(out, force=force)
     check_trackers(settings.train.trackers)
     processes = Processes(device)
@@ -124,7 +125,6 @@ def _doubts(recipe: TrainRecipe, artifact: Artifact) -> list[str]:
             f"only {rows['validation']} validation rows of the {recipe.evaluate.prompts} that "
             "evaluate.prompts asks for: the best checkpoint is chosen by little"
         )
-    found += [f"the {split} split is empty" for split, count in rows.items() if not count]
     return found
 
 

@@ -22,7 +22,7 @@ from breakeven.data.artifact import Artifact, Row
 from breakeven.data.contract import FILE as CONTRACT_FILE
 from breakeven.drafters.card import CARD_FILE
 from breakeven.drafters.peft_bd import require_lean
-from breakeven.errors import DataError, OutputExistsError
+from breakeven.errors import OutputExistsError
 from breakeven.train.acceptance import Acceptance, real_acceptance
 from breakeven.train.feed import Feed, usable
 from breakeven.train.journal import METRICS_FILE
@@ -92,16 +92,6 @@ def make_room(out: Path, *, force: bool) -> None:
             path.unlink()
         shutil.rmtree(out / TRAINING_FOLDER, ignore_errors=True)
     (out / TRAINING_FOLDER).mkdir(parents=True, exist_ok=True)  # marks the folder as ours
-
-
-def check_splits(artifact: Artifact) -> None:
-    """Raise :class:`DataError` when there is nothing to train on, or to validate with."""
-    for split in ("train", "validation"):
-        if not artifact.rows(split):
-            raise DataError(
-                f"{artifact.path}: the {split} split is empty; prepare more prompts, or fewer in "
-                "the other splits"
-            )
 
 
 def train_drafter(
