@@ -9,11 +9,23 @@ from dataclasses import dataclass, field
 from breakeven.core import Choice, Pass, Phase, Round
 from breakeven.cost.curve import CostCurve
 from breakeven.decode.policy.base import Policy, Prospect
+from breakeven.decode.policy.fixed import Fixed
 from breakeven.drafters.scripted import RandomDrafter
 from tiny import tiny_verifier
 
 CURVE = CostCurve.of({1: 0.010, 2: 0.0105, 5: 0.011, 9: 0.013, 17: 0.020}, context=100)
 """Roughly the native path."""
+
+
+class Dice(Fixed):
+    """Lengths at random, often 0: a policy that decides badly on purpose."""
+
+    def __init__(self, k: int, seed: int = 0) -> None:
+        super().__init__(k)
+        self._random = random.Random(seed)
+
+    def choose(self, prospects: Sequence[Prospect], context: int) -> Choice:
+        return Choice(max(0, self._random.randrange(-2, self.longest + 1)))
 
 
 class Passes(RandomDrafter):

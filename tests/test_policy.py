@@ -27,26 +27,16 @@ from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.fastmtp import FastMTP
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.ngram import NGram
+from breakeven.drafters.registry import METHODS, untrained
 from breakeven.drafters.scripted import AntiOracle, Oracle, RandomDrafter
 from breakeven.errors import DataError, RecipeError
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.timing import quick_curve
-from simulated import CURVE, World
+from simulated import CURVE, Dice, World
 from tiny import tiny_verifier
 
 VOCAB = 64
-
-
-class Dice(Fixed):
-    """Lengths at random, often 0: a policy that decides badly on purpose."""
-
-    def __init__(self, k: int, seed: int = 0) -> None:
-        super().__init__(k)
-        self._random = random.Random(seed)
-
-    def choose(self, prospects: Sequence[Prospect], context: int) -> Choice:
-        return Choice(max(0, self._random.randrange(-2, self.longest + 1)))
 
 
 class Counting(RandomDrafter):
@@ -119,6 +109,24 @@ def test_t1_no_policy_changes_the_tokens(
         policy=policies()[policy],
         batch=batch,
     )
+    assert {c.id: c.tokens for c in got} == answers
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("policy", ["dice", "adaptive"])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_t1_every_method_may_be_skipped_at_any_time(
+    verifier: Verifier,
+    asked: list[Request],
+    answers: dict[str, list[int]],
+    name: str,
+    policy: str,
+    batch: int,
+) -> None:
+    drafter = untrained(name, verifier, 4)
+    if drafter is None:
+        pytest.skip(f"{name} wraps another drafter")
+    got = generate(verifier, asked, drafter=drafter, policy=policies()[policy], batch=batch)
     assert {c.id: c.tokens for c in got} == answers
 
 

@@ -12,17 +12,20 @@ from breakeven.core import Draft, Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.generate import generate
 from breakeven.decode.policy.adaptive import Adaptive
+from breakeven.decode.policy.base import Policy
 from breakeven.decode.request import Request
 from breakeven.decode.round import accept, verify
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.block_plan import BlockPlan
+from breakeven.drafters.early_exit import EarlyExit
+from breakeven.drafters.fused import Fused
 from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.scripted import Script, Scripted
 from breakeven.drafters.tree import Tree, best_first
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import chain, tree
-from simulated import CURVE
+from simulated import CURVE, Dice
 from tiny import tiny_verifier
 
 VOCAB = 64
@@ -194,6 +197,20 @@ def gated(verifier: Verifier, **plan: object) -> GatedPeftBD:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
     adapter = adapter.to(verifier.device, verifier.dtype).requires_grad_(False)
     return GatedPeftBD(adapter, BlockPlan(masks=3, **plan))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", [Dice(3), Adaptive(3, CURVE)])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kind", ["fused", "early-exit"])
+def test_t1_plain_steps_between_rounds_that_share_passes(
+    verifier: Verifier, kind: str, batch: int, policy: Policy
+) -> None:
+    block, asked = gated(verifier), requests(8)
+    drafter = EarlyExit(2, 1) if kind == "early-exit" else Fused(block.adapter, block.plan)
+    ledger = Ledger()
+    got = generate(verifier, asked, drafter=drafter, policy=policy, batch=batch, ledger=ledger)
+    assert {c.id: c.tokens for c in got} == plain(verifier, asked)
+    assert all(p.rows == 1 for p in ledger.passes if p.phase is Phase.PLAIN)
 
 
 @pytest.mark.parametrize(

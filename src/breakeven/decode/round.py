@@ -44,8 +44,10 @@ def speculative_round(
     the committed tokens.
     """
     proposal = propose(context, drafter, policy, requests, room)
-    phase = Phase.VERIFY if proposal.choice.k else Phase.PLAIN
-    verified, hidden = verify(context, proposal.drafts, phase, drafter)
+    if proposal.choice.k:
+        verified, hidden = verify(context, proposal.drafts, Phase.VERIFY, drafter)
+    else:  # a plain step: nothing of the drafter's rides in it
+        verified, hidden = verify(context, proposal.drafts, Phase.PLAIN)
     for tokens, outcome in zip(context.tokens, verified, strict=True):
         tokens.extend(outcome.tokens)
     drafter.observe(context, verified, hidden)

@@ -55,6 +55,7 @@ class Fused(Drafter):
         self.longest = plan.masks
         self.scratch_rows = (groups or plan.masks + 1) * plan.masks
         self._next: list[tuple[int, ...]] = []
+        self._boarded = False
 
     def reserve(self, batch: int, capacity: int) -> None:
         """Nothing is drafted yet for any request."""
@@ -72,6 +73,7 @@ class Fused(Drafter):
     def board(self, context: Context, rows: Rows) -> Boarding:
         """One group of masks for each outcome of the chain ``rows``, as far as groups go."""
         self._next = [()] * len(self._next)  # this pass uses them up
+        self._boarded = True
         groups = min(rows.width, self.groups or rows.width)
         layout = with_groups(rows, self.plan.shape, groups)
         last = context.verifier.shape.max_positions - 1
@@ -84,6 +86,14 @@ class Fused(Drafter):
         for slot, outcome in enumerate(verified):
             if outcome.accepted < len(groups[slot]):
                 self._next[slot] = tuple(groups[slot][outcome.accepted])
+
+    def observe(
+        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
+    ) -> None:
+        """After a plain step, which nothing rides in, older drafts are out of place."""
+        if not self._boarded:
+            self._next = [()] * len(self._next)
+        self._boarded = False
 
     def move(self, source: int, target: int) -> None:
         """The drafts go with the request."""
