@@ -213,6 +213,24 @@ def test_confidence_cuts_where_the_product_is_too_small() -> None:
     assert policy.trim(tree).tokens == (5, 6, 7)  # 0.9 · 0.7, not 0.9 · 0.6 · 0.7
 
 
+def test_fastmtp_says_how_sure_it_is(verifier: Verifier, asked: list[Request]) -> None:
+    drafter = untrained("fastmtp", verifier, 4)
+    assert drafter is not None
+    seen: list[Draft] = []
+
+    class Watching(Confidence):
+        def trim(self, draft: Draft) -> Draft:
+            seen.append(draft)
+            return super().trim(draft)
+
+    policy = Watching(4, threshold=0.05)
+    done = list(generate(verifier, asked, drafter=drafter, policy=policy))
+    assert all(0 < share <= 1 for draft in seen for share in draft.confidences)
+    assert all(len(draft.confidences) == len(draft.tokens) for draft in seen)
+    drafted = sum(r.drafted for c in done for r in c.rounds)
+    assert 0 < drafted < sum(len(draft.tokens) for draft in seen)  # some were cut
+
+
 def test_an_always_wrong_drafter_costs_almost_nothing() -> None:
     lookup = World(
         lambda position, match: 0.0, matches=lambda dice: (dice.choice((1, 1, 2, 3)), 16)

@@ -188,7 +188,7 @@ def test_drafts_come_from_the_vocabulary() -> None:
     rows = own_rows(verifier, 3)
     objective = trained(verifier, rows, vocabulary=5)
     drafter = objective.drafter()
-    picked = drafter._pick(torch.randn(50, 32, dtype=torch.float64))
+    picked, _ = drafter._pick(torch.randn(50, 32, dtype=torch.float64))
     assert objective._vocabulary is not None
     assert set(picked.tolist()) <= set(objective._vocabulary.ids.tolist())
 

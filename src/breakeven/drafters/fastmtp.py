@@ -94,18 +94,22 @@ class FastMTP(Drafter):
         window = self._cache.window(0, context.batch)
         last = self._read(context, window, self._pending[: context.batch], Phase.DRAFT)  # [B, H]
         lengths = window.lengths.tolist()
-        drafts = [self._pick(last)]  # each [B]
+        tokens, shares = self._pick(last)
+        drafts, sure = [tokens], [shares]  # each [B]
         for _ in range(k - 1):
             rows = [
                 ([token], state[None])
                 for token, state in zip(drafts[-1].tolist(), last, strict=True)
             ]
             last = self._read(context, window, rows, Phase.DRAFT)
-            drafts.append(self._pick(last))
+            tokens, shares = self._pick(last)
+            drafts.append(tokens)
+            sure.append(shares)
         for slot, length in enumerate(lengths):
             window.crop(slot, length)
             self._pending[slot] = ([], torch.empty(0))
-        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+        pairs = zip(torch.stack(drafts, 1).tolist(), torch.stack(sure, 1).tolist(), strict=True)
+        return [Draft(tuple(named), confidences=tuple(share)) for named, share in pairs]
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
@@ -149,10 +153,12 @@ class FastMTP(Drafter):
         window.commit(counts)
         return out[torch.arange(len(rows)), torch.tensor(counts) - 1]
 
-    def _pick(self, states: Tensor) -> Tensor:
-        """``[B, H]`` states to ``[B]`` token ids of the verifier."""
-        best = self._head(states).argmax(dim=-1)
-        return best if self.vocabulary is None else self.vocabulary.to_target(best)
+    def _pick(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """``[B, H]`` states to ``[B]`` token ids of the verifier, and the layer's share of each."""
+        logits = self._head(states)
+        top, best = logits.max(dim=-1)
+        shares = (top - logits.logsumexp(dim=-1)).exp()
+        return best if self.vocabulary is None else self.vocabulary.to_target(best), shares
 
     @classmethod
     def untrained(cls, verifier: Verifier, k: int) -> FastMTP:
