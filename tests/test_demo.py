@@ -98,3 +98,19 @@ def test_what_ships_is_found_from_other_folders(
     assert module.shipped(module.RECIPE) == ROOT / module.RECIPE
     with pytest.raises(DataError, match="project's folder"):
         module.shipped(Path("assets/nothing"))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("bench.drafters=[banana]", "bench.drafters: no drafter is called 'banana'"),
+        ("bench.drafters=[ngrm]", "did you mean 'ngram'"),
+        ("bench.drafters=[]", "no drafter to measure"),
+    ],
+)
+def test_a_drafter_nobody_knows_is_said_before_training(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, word: str, said: str
+) -> None:
+    assert run(["demo", word, "--out", str(tmp_path / "demo")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()

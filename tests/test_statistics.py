@@ -156,3 +156,14 @@ def test_detectable_effect_and_prompts_needed_are_inverse() -> None:
     assert minimum_detectable_effect(0.15, 160) < effect
     assert prompts_to_decide(0.15, 1.0) == math.inf
     assert prompts_to_decide(0.15, 0.9) < prompts_to_decide(0.15, 0.95)
+
+
+def test_intervals_that_hold_at_once_are_wider() -> None:
+    generator = np.random.default_rng(3)
+    base = generator.uniform(1, 2, 10)
+    candidate = base * generator.uniform(0.8, 1.2, 10)
+    alone = paired_interval(base, candidate)
+    several = paired_interval(base, candidate, compared=8)
+    assert several.low < alone.low < several.value == alone.value < alone.high < several.high
+    few = paired_interval(base[:3], candidate[:3], compared=8)
+    assert few.high > paired_interval(base[:3], candidate[:3]).high

@@ -55,6 +55,7 @@ VERBS = {
     "audit": Verb("Check that the output is the verifier's own, and class every divergence."),
     "calibrate": Verb("Learn what acceptance speculation needs here, before training anything."),
     "oracle": Verb("Compute what would pay: break-even, best K, the paper's oracle."),
+    "verdict": Verb("Say whether it pays, from result files; the exit code answers too."),
     "report": Verb("Draw report.html from result files."),
     "demo": Verb(
         "From nothing to a verdict with the bundled model.",
@@ -169,12 +170,21 @@ def explain(error: Exception, verb: str = "") -> str | None:
             return f"error: {error.name} is not installed; run: {remedy(str(error.name))}"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f" ({error.filename})" if error.filename else ""
-            return f"error: the disk is full{where}; free some space and run the same command again"
+            return f"error: the disk is full{where}; free some space and {again(verb)}"
         case Exception() if f"(os error {errno.ENOSPC})" in str(error):  # safetensors
-            return "error: the disk is full; free some space and run the same command again"
+            return f"error: the disk is full; free some space and {again(verb)}"
         case OSError(errno=int(), strerror=str(reason), filename=str(path)):
             return f"error: {path}: {reason.lower()}"
     return None
+
+
+def again(verb: str) -> str:
+    """How a stopped command goes on.
+
+    >>> again("train"), again("bench")
+    ('run the same command again', 'run the same command again with --resume')
+    """
+    return "run the same command again" + (" with --resume" if verb == "bench" else "")
 
 
 def _say(line: str) -> None:

@@ -12,7 +12,6 @@ import typer
 from breakeven.cli.options import (
     ArtifactPath,
     Device,
-    DryRun,
     Force,
     Json,
     MaxNewTokens,
@@ -36,6 +35,14 @@ USUAL = BenchRecipe()
 Repeats = Annotated[
     int, typer.Option(min=1, metavar="R", help="Each prompt is decoded so often; 3 or more.")
 ]
+Plan = Annotated[
+    bool,
+    typer.Option(
+        "--plan",
+        "--dry-run",
+        help="Say what would be measured, for how long, and how small a difference it could show.",
+    ),
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue a run that was stopped in the output folder.")
 ]
@@ -58,7 +65,7 @@ def bench(
     out: OutPath = Path("runs/bench"),
     resume: Resume = False,
     force: Force = False,
-    dry_run: DryRun = False,
+    dry_run: Plan = False,
     as_json: Json = False,
 ) -> None:
     """Measure drafters against plain decoding on held-out prompts.
@@ -72,7 +79,7 @@ def bench(
     Example:
 
         breakeven bench --drafter ngram --k 2,4 --out runs/bench
-        breakeven bench --drafter ngram --drafter peft-bd-gated=runs/gated --dry-run
+        breakeven bench --drafter ngram --drafter peft-bd-gated=runs/gated --plan
         breakeven bench recipes/smollm2-135m/bench.yaml prompts.count=48
     """
     from breakeven.measure.bench import run_bench

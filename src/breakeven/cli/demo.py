@@ -14,7 +14,7 @@ from pydantic import PositiveFloat
 from breakeven.cli.options import DryRun, Force, Json, OutPath, Overrides, RecipePath, Threads
 from breakeven.cli.shipped import shipped
 from breakeven.config import Section, load_recipe, write_recipe
-from breakeven.errors import OutputExistsError
+from breakeven.errors import OutputExistsError, RecipeError, nearest
 from breakeven.measure.recipe import BenchRecipe
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def demo(
         breakeven demo bench.prompts.count=48 bench.repeats=5 --out runs/longer
     """
     settings = load_recipe(DemoRecipe, recipe or shipped(RECIPE), overrides or ())
+    check_drafters(settings)
     if dry_run:
         print(json.dumps(settings.model_dump(mode="json"), indent=2) if as_json else plan(settings))
         return
@@ -78,6 +79,21 @@ def demo(
     minutes = (time.perf_counter() - began) / 60
     print(f"\n{result.verdict.sentence}\n")
     print(f"Done in {minutes:.1f} minutes. Open {out / 'report.html'} in a browser.")
+
+
+def check_drafters(settings: DemoRecipe) -> None:
+    """Raise :class:`RecipeError` for a drafter nobody knows, before anything is trained for it."""
+    from breakeven.drafters.registry import names
+    from breakeven.train.methods import METHODS
+
+    for where, given, known in (
+        ("bench.drafters", [d.name for d in settings.bench.drafters], names()),
+        ("train", list(settings.train), sorted(METHODS)),
+    ):
+        for name in given:
+            if name not in known:
+                raise RecipeError(f"{where}: no drafter is called '{name}'; {nearest(name, known)}")
+    assert settings.bench.configurations  # none, or one twice, is an error as well
 
 
 def make_place(out: Path, *, force: bool) -> None:

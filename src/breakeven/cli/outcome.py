@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from breakeven.measure.doubts import few_prompts
+
 if TYPE_CHECKING:
     from breakeven.measure.conclusion import BenchResult
     from breakeven.measure.forecast import Forecast
@@ -26,7 +28,9 @@ def forecast_lines(found: Forecast) -> list[str]:
         f"would run {', '.join(found.configurations)}",
         f"on {found.prompts} prompts, {found.repeats} times each: {found.trials} answers",
         f"in at most about {minutes:.0f} min" if minutes >= 2 else f"in {found.seconds:.0f} s",
-        f"which shows differences of {found.detectable:.0%} or more",
+        f"which shows differences of {100 * found.detectable:.0f} % or more (minimum detectable "
+        "effect: 80 % power at 95 % confidence)",
+        *([f"doubt: {doubt}"] if (doubt := few_prompts(found.prompts)) else []),
     ]
 
 

@@ -39,6 +39,12 @@ class LayerSkip(Drafter):
             )
         self._part = Part(left)
 
+    @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> LayerSkip:
+        """Every second layer skipped; ``k`` changes nothing."""
+        layers = require_lean(verifier, cls.name).shape.layers
+        return cls(layers, range(1, layers, 2))
+
     @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
         """``k`` passes of one row through the layers that are left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from breakeven.measure.audit import Audit, Finding
+from breakeven.measure.audit import Audited, Finding
 from breakeven.measure.performance import Performance
 
 
@@ -17,7 +17,7 @@ class Answer(StrEnum):
     NOT_USABLE = "not usable"
 
 
-def answer(row: Performance, audit: Audit | None = None) -> Answer:
+def answer(row: Performance, audit: Audited | None = None) -> Answer:
     """A bug overrides all; else the 95 % interval of the ratio decides (unknown: undecided)."""
     if audit is not None and audit.verdict is Finding.BUG:
         return Answer.NOT_USABLE

@@ -12,11 +12,11 @@ Wherever an output leaves plain decoding's, the gap in logits decides between *n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,6 +47,42 @@ class Finding(StrEnum):
 
 
 EXIT_CODES = {Finding.EQUAL: 0, Finding.NEAR_TIE: 0, Finding.INCONCLUSIVE: 2, Finding.BUG: 1}
+
+
+class Audited(Protocol):
+    """What the verdict and its words need of an audit, fresh or read from ``audit.json``."""
+
+    @property
+    def config(self) -> str:
+        """The configuration's name."""
+
+    @property
+    def verdict(self) -> Finding:
+        """The worst of what was found."""
+
+    @property
+    def outputs(self) -> Sized:
+        """The answers, counted."""
+
+    @property
+    def differing(self) -> int:
+        """Answers that are not plain decoding's."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens emitted in all."""
+
+    @property
+    def divergences(self) -> Sequence[Divergence]:
+        """Where answers leave plain decoding's."""
+
+    @property
+    def bugs(self) -> Sequence[Divergence]:
+        """Those that rounding does not explain."""
+
+    @property
+    def control(self) -> Control | None:
+        """What the kernels alone change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from breakeven.cost.curve import CostCurve
 from breakeven.decode.policy.named import policy_named
 from breakeven.drafters.base import Drafter
 from breakeven.measure.conclusion import BenchResult, conclude
-from breakeven.measure.configuration import Configuration, check
+from breakeven.measure.configuration import PLAIN, Configuration, check
 from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import FILE, RECORDS, Plan, open_folder
-from breakeven.measure.doubts import few_prompts, slow_plain_step, warn
+from breakeven.measure.doubts import drifted, few_prompts, slow_plain_step, warn
 from breakeven.measure.machine import load_1m
 from breakeven.measure.neighbours import Neighbours, busy_now
 from breakeven.measure.prompts import Prompt
@@ -83,7 +83,8 @@ def run_bench(
     records, fresh = _measure(plan, decoding, methods, out)
     curve = _curve(loaded, out, seed, fresh)
     if fresh:
-        doubts += warn(neighbours.warning(), slow_plain_step(curve))
+        steps = [r.decode_s / (r.tokens - 1) for r in records if r.config == PLAIN and r.tokens > 1]
+        doubts += warn(neighbours.warning(), slow_plain_step(curve), drifted(steps))
         description["warnings"] = sorted({*description["warnings"], *doubts})
         description["machine"]["load_1m_end"] = load_1m()
         write_json(out / FILE, description)

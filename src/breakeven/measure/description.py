@@ -146,22 +146,24 @@ def read_description(out: Path) -> dict[str, Any]:
 def compare(found: Mapping[str, Any], wanted: Mapping[str, Any], out: Path) -> None:
     """Refuse to continue a run whose :data:`PINNED` fields differ, naming the first."""
     for field in PINNED:
-        old, new = _at(found, field), _at(wanted, field)
+        old, new = at(found, field), at(wanted, field)
         if old != new:
             raise RecipeError(
-                f"{out} was measured with {field} = {_brief(old)}, now it is {_brief(new)}: "
+                f"{out} was measured with {field} = {brief(old)}, now it is {brief(new)}: "
                 "give the same again, or --force to start over"
             )
 
 
-def _at(tree: Mapping[str, Any], field: str) -> Any:
+def at(tree: Mapping[str, Any], field: str) -> Any:
+    """The value of a dotted field, None where there is none."""
     value: Any = tree
     for part in field.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
+    """A value as an error shows it."""
     if isinstance(value, list):
         return ", ".join(str(v["name"]) if isinstance(v, dict) else str(v) for v in value)
     return str(value)

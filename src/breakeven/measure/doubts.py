@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from statistics import median
 
 from breakeven.cost.curve import CostCurve
 
@@ -48,14 +50,18 @@ def slow_plain_step(curve: CostCurve) -> str | None:
     return None
 
 
-def drifted(change: float) -> str | None:
-    """The machine became slower or faster while measuring, as processors that grow warm do.
+def drifted(steps: Sequence[float]) -> str | None:
+    """Plain steps (seconds, in the order measured) became slower or faster, as in warm processors.
 
-    >>> drifted(0.12)
+    >>> drifted([1.0, 1.0, 1.0, 1.0, 1.12, 1.12])
     'plain steps were 12 % slower at the end than at first: the machine throttles or is busy'
-    >>> drifted(-0.02) is None
+    >>> drifted([1.0, 1.1, 1.0, 1.0, 1.1, 1.0]) is None
     True
     """
+    third = len(steps) // 3
+    if third < 1:
+        return None
+    change = median(steps[-third:]) / median(steps[:third]) - 1
     if abs(change) <= DRIFT:
         return None
     word = "slower" if change > 0 else "faster"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from breakeven.cost.breakeven import RoundCost
-from breakeven.measure.acceptance import Acceptance, by_category
+from breakeven.measure.acceptance import ALL, Acceptance, by_category
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.records import Record
 from breakeven.measure.statistics import (
@@ -70,13 +70,21 @@ def middle(records: Iterable[Record]) -> dict[str, Record]:
 def performance_table(
     records: Sequence[Record], configs: Iterable[str], *, seed: int = 0
 ) -> list[Performance]:
-    """Plain decoding and every configuration, with every category."""
+    """Plain decoding and every configuration, with every category.
+
+    The intervals of the categories, over all configurations, hold at once; those over all
+    prompts are each configuration's own (see :func:`joint_ratios`).
+    """
     plain = middle(r for r in records if r.config == PLAIN)
+    configs = list(configs)
+    drafting = sum(config != PLAIN for config in configs)
+    many = max(1, drafting * len({record.category for record in plain.values()}))
     table = []
     for config in configs:
         own = middle(r for r in records if r.config == config)
         for category, group in by_category(own.values()):
-            table.append(compare(config, category, group, plain, seed))
+            compared = 1 if category == ALL else many
+            table.append(compare(config, category, group, plain, seed, compared))
     return table
 
 
@@ -97,14 +105,22 @@ def joint_ratios(
 
 
 def compare(
-    config: str, category: str, group: Sequence[Record], plain: dict[str, Record], seed: int = 0
+    config: str,
+    category: str,
+    group: Sequence[Record],
+    plain: dict[str, Record],
+    seed: int = 0,
+    compared: int = 1,
 ) -> Performance:
-    """One configuration on some prompts beside plain decoding on the same ones."""
+    """One configuration on some prompts beside plain decoding on the same ones.
+
+    ``compared``: so many such intervals are to hold at once.
+    """
     nan = float("nan")
     partners = [plain[record.id] for record in group]
     pairs = [(r, p) for r, p in zip(group, partners, strict=True) if _comparable(r, p)]
     times = _seconds(pairs)
-    decode = paired_interval(*times, seed=seed) if pairs else Estimate(nan)
+    decode = paired_interval(*times, seed=seed, compared=compared) if pairs else Estimate(nan)
     step = plain_step(partners)
     cost = round_cost(group, step)
     steps = sum(r.tokens - 1 for r in group)

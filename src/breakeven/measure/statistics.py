@@ -66,39 +66,48 @@ def spread(baseline: Floats, candidate: Floats) -> float:
 
 
 def paired_interval(
-    baseline: Floats, candidate: Floats, *, seed: int = 0, resamples: int = 5000
+    baseline: Floats, candidate: Floats, *, seed: int = 0, resamples: int = 5000, compared: int = 1
 ) -> Estimate:
     """The ratio of totals with its 95 % interval; see :func:`joint_intervals`.
+
+    With ``compared`` intervals of different prompts, such as categories, each is widened
+    (Bonferroni) so that all hold at once.
 
     >>> est = paired_interval(np.full(10, 2.0), np.full(10, 1.0))
     >>> est.value, est.low, est.high
     (2.0, 2.0, 2.0)
     """
-    [estimate] = joint_intervals([(baseline, candidate)], seed=seed, resamples=resamples)
+    pairs = [(baseline, candidate)]
+    [estimate] = joint_intervals(pairs, seed=seed, resamples=resamples, tail=TAIL / compared)
     return estimate
 
 
 def joint_intervals(
-    pairs: Sequence[tuple[Floats, Floats]], *, seed: int = 0, resamples: int = 5000
+    pairs: Sequence[tuple[Floats, Floats]],
+    *,
+    seed: int = 0,
+    resamples: int = 5000,
+    tail: float = TAIL,
 ) -> list[Estimate]:
     """Ratios of totals with intervals that all hold at once in 95 % of runs.
 
     Each pair is ``(baseline, candidate)``: seconds, one entry per prompt, the same prompts in the
-    same order in all. The bounds come from the largest and the smallest studentised deviation of
-    all pairs in the same resamples ("max-t"), so pairs that move together cost little. One prompt
-    gives no interval; two to four, too few to resample, give Student's t after Bonferroni.
+    same order in all; ``tail`` is the chance of error on each side. The bounds come from the
+    largest and the smallest studentised deviation of all pairs in the same resamples ("max-t"),
+    so pairs that move together cost little. One prompt gives no interval; two to four, too few to
+    resample, give Student's t after Bonferroni.
     """
     count = len(pairs[0][0])
     if count < 2:
         return [Estimate(ratio_of_totals(*pair)) for pair in pairs]
     if count < FEW:
-        above = student_t(TAIL / len(pairs), count - 1)
+        above = student_t(tail / len(pairs), count - 1)
         below = -above
     else:
         picks = np.random.default_rng(seed).integers(0, count, (resamples, count))
         deviations = np.stack([_studentised(*pair, picks) for pair in pairs])  # [m, R]
-        below = float(np.quantile(deviations.min(axis=0), TAIL))
-        above = float(np.quantile(deviations.max(axis=0), 1 - TAIL))
+        below = float(np.quantile(deviations.min(axis=0), tail))
+        above = float(np.quantile(deviations.max(axis=0), 1 - tail))
     return [_interval(*pair, below, above) for pair in pairs]
 
 

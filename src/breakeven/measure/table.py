@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 
 from rich.markup import escape
 from rich.table import Table
@@ -18,6 +19,11 @@ UNKNOWN = "–"
 def bench_table(result: BenchResult) -> Table:
     """One line per configuration over all categories; definitions stand below it."""
     audits = {audit.config: str(audit.verdict) for audit in result.audits}
+    return performance_lines(result.performance, audits)
+
+
+def performance_lines(rows: Iterable[Performance], outputs: Mapping[str, str]) -> Table:
+    """The same from the rows and what the audit says of each configuration's output."""
     table = Table(
         box=None,
         padding=(0, 1, 0, 0),
@@ -30,9 +36,9 @@ def bench_table(result: BenchResult) -> Table:
     for name in ("tok/s", "ratio", "95 %", "AL", "needs", "draft", "verify", "rest"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("output", no_wrap=True)
-    for row in result.performance:
+    for row in rows:
         if row.category == ALL:
-            table.add_row(*_cells(row, audits.get(row.config, UNKNOWN)))
+            table.add_row(*_cells(row, outputs.get(row.config, UNKNOWN)))
     return table
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from breakeven.measure.acceptance import ALL
 from breakeven.measure.answers import Answer, answer
-from breakeven.measure.audit import Audit
+from breakeven.measure.audit import Audited
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.performance import Performance
 from breakeven.measure.statistics import Estimate
@@ -52,7 +52,7 @@ class Verdict:
 
 def decide(
     performance: Sequence[Performance],
-    audits: Sequence[Audit],
+    audits: Sequence[Audited],
     scene: Scene,
     doubts: Sequence[str] = (),
     joint: Mapping[str, Estimate] | None = None,

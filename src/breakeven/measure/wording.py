@@ -9,11 +9,13 @@ from typing import Any
 
 from breakeven.measure.acceptance import ALL
 from breakeven.measure.answers import Answer, answer
-from breakeven.measure.audit import Audit, Finding
+from breakeven.measure.audit import Audited, Finding
 from breakeven.measure.performance import Performance
 from breakeven.measure.statistics import prompts_to_decide
 
 MANY_PROMPTS = 1000
+WILD = 3.0
+"""An interval whose ends lie further apart than this factor tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Scene:
         return cls(description["verifier"]["name"], machine, description["prompts"])
 
 
-def summary_line(audit: Audit) -> str:
+def summary_line(audit: Audited) -> str:
     """One line a person can read about one configuration."""
     scale = f"{audit.tokens} tokens of {len(audit.outputs)} answers"
     match str(audit.verdict):
@@ -89,7 +91,7 @@ def between(low: float, high: float) -> str:
 
 
 def sentence(
-    found: Answer, best: Performance, audit: Audit | None, scene: Scene, compared: int = 1
+    found: Answer, best: Performance, audit: Audited | None, scene: Scene, compared: int = 1
 ) -> str:
     """The verdict in one plain sentence about the ``best`` of ``compared``, and its audit."""
     if found is Answer.NOT_USABLE:
@@ -107,6 +109,11 @@ def sentence(
         return (
             f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no "
             "interval; measure on 24 or more."
+        )
+    if found is Answer.UNDECIDED and best.ratio_high > WILD * best.ratio_low:
+        return (
+            f"Undecided: {best.config} is {measured} {where} on {best.prompts} prompts, which "
+            "are too few to be sure of anything; measure on 24 or more."
         )
     sure = f"with 95 % confidence {between(best.ratio_low, best.ratio_high)}"
     match found:
@@ -130,7 +137,7 @@ def remedy(row: Performance, compared: int = 1) -> str:
     return f"about {needed:.0f} prompts instead of {row.prompts} would decide"
 
 
-def exactness(audit: Audit | None) -> str:
+def exactness(audit: Audited | None) -> str:
     """What the audit lets us say of the answers."""
     if audit is None:
         return "but whether its answers are the same was not checked"
@@ -143,7 +150,7 @@ def exactness(audit: Audit | None) -> str:
 
 
 def reasons(
-    performance: Sequence[Performance], answers: Mapping[str, Answer], audits: Mapping[str, Audit]
+    performance: Sequence[Performance], answers: Mapping[str, Answer], audits: Mapping[str, Audited]
 ) -> Iterator[str]:
     """What stands behind the verdict, configuration by configuration."""
     if len(answers) > 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -127,13 +126,3 @@ def _walker(
     running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
     running.admit(requests)
     return Walker(name, k, batch, running, ledger, drafter.free if drafter else 0)
-
-
-def drift(plain: Sequence[float]) -> float:
-    """How much slower the last third of the plain steps was than the first, as a fraction.
-
-    >>> drift([1.0, 1.0, 1.0, 1.0, 1.1, 1.1])
-    0.1
-    """
-    third = max(1, len(plain) // 3)
-    return round(median(plain[-third:]) / median(plain[:third]) - 1, 6)

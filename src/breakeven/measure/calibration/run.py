@@ -9,7 +9,7 @@ import torch
 from breakeven.cost.calibration import Calibration
 from breakeven.measure.calibration.passes import measure_passes
 from breakeven.measure.calibration.plan import OTHER_SHARE, PASSES_SHARE, CalibrationPlan
-from breakeven.measure.calibration.rounds import drift, measure_rounds
+from breakeven.measure.calibration.rounds import measure_rounds
 from breakeven.measure.doubts import drifted, slow_plain_step, warn
 from breakeven.measure.machine import load_1m, machine_facts
 from breakeven.measure.neighbours import Neighbours, busy_now
@@ -46,7 +46,7 @@ def calibrate(
     doubts += warn(
         neighbours.warning(),
         slow_plain_step(curves[1]),
-        drifted(drift(rounds.plain)),
+        drifted(rounds.plain),
         *(f"{name} has no untrained form: its price is not known" for name in rounds.skipped),
     )
     return Calibration(

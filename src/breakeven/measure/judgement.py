@@ -1,0 +1,207 @@
+"""A verdict read again from result files, whatever wrote them and however much of them is left.
+
+``requests.jsonl`` is the source: tables are computed from its lines anew, so that a run that was
+cut off is judged on what it measured. Several runs of the same prompts are joined.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from breakeven.errors import DataError
+from breakeven.measure.acceptance import ALL
+from breakeven.measure.answers import Answer
+from breakeven.measure.audit import Finding
+from breakeven.measure.configuration import PLAIN
+from breakeven.measure.control import Control
+from breakeven.measure.description import FILE, RECORDS, at, brief, read_description
+from breakeven.measure.divergence import Divergence, Kind
+from breakeven.measure.performance import Performance, joint_ratios, performance_table
+from breakeven.measure.records import Record
+from breakeven.measure.verdict import Verdict, decide
+from breakeven.measure.wording import Scene
+
+SAME = (
+    "verifier.name", "verifier.weights_sha256", "split", "prompts", "prompts_sha256",
+    "max_new_tokens", "mode", "dtype", "machine.cpu", "machine.gpu", "machine.threads",
+)  # fmt: skip
+"""Fields in which runs judged together must agree, as far as both state them."""
+
+EXIT_CODES = {
+    Answer.PAYS: 0, Answer.DOES_NOT_PAY: 1, Answer.NOT_USABLE: 1, Answer.UNDECIDED: 3,
+}  # fmt: skip
+"""What ``breakeven verdict`` returns; 2 is bad input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An audit as ``audit.json`` keeps it; ``outputs`` only counts the answers."""
+
+    config: str
+    verdict: Finding
+    outputs: range
+    differing: int
+    tokens: int
+    divergences: tuple[Divergence, ...]
+    control: Control | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Recorded:
+        """From an entry of the file; raises what a malformed one raises."""
+        control = row.get("control")
+        return cls(
+            config=str(row["config"]),
+            verdict=Finding(row["verdict"]),
+            outputs=range(int(row["requests"])),
+            differing=int(row["differing"]),
+            tokens=int(row["tokens"]),
+            divergences=tuple(
+                Divergence(d["id"], d["position"], d["expected"], d["got"], d["gap"],
+                           Kind(d["class"]))
+                for d in row["divergences"]
+            ),
+            control=control and Control(
+                control["width"], control["requests"], control["tokens"], control["noise"],
+                control["limit"], (),
+            ),
+        )  # fmt: skip
+
+    @property
+    def bugs(self) -> tuple[Divergence, ...]:
+        """The divergences that rounding does not explain."""
+        return tuple(d for d in self.divergences if d.kind is Kind.BUG)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What could be read of one run's folder; ``notes`` say what could not."""
+
+    path: Path
+    description: Mapping[str, Any]
+    records: tuple[Record, ...]
+    audits: tuple[Recorded, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict, the rows of its table with the joint interval each is judged by, the notes."""
+
+    verdict: Verdict
+    performance: tuple[Performance, ...]
+    outputs: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 pays, 1 does not (or must not be used), 3 undecided."""
+        return EXIT_CODES[self.verdict.verdict]
+
+
+def judge_files(paths: Sequence[Path]) -> Judgement:
+    """Read the runs, check that they measured the same, and decide.
+
+    Raises :class:`DataError` for a folder that is no run, for runs that cannot be compared
+    (naming the field), and when nothing was measured.
+    """
+    runs = [read(path) for path in dict.fromkeys(p.resolve() for p in paths)]
+    check_same(runs)
+    records = joined(runs)
+    configs = [c for c in dict.fromkeys(r.config for r in records) if c != PLAIN]
+    if not configs or not any(r.config == PLAIN for r in records):
+        raise DataError(
+            f"{paths[0]}: no prompt was decoded both plainly and with a drafter;"
+            " `breakeven bench --resume` goes on measuring"
+        )
+    performance = performance_table(records, [PLAIN, *configs])
+    audits = {a.config: a for run in runs for a in run.audits}
+    doubts = [str(w) for run in runs for w in run.description.get("warnings", ())]
+    notes = tuple(note for run in runs for note in run.notes)
+    verdict = decide(
+        performance,
+        list(audits.values()),
+        replace(Scene.of(runs[0].description), prompts=len({r.id for r in records})),
+        [*dict.fromkeys(doubts), *notes],
+        joint_ratios(records, configs),
+    )
+    outputs = {c: str(audits[c].verdict) if c in audits else "not audited" for c in configs}
+    rows = tuple(row for row in performance if row.category == ALL)
+    return Judgement(verdict, rows, outputs, notes)
+
+
+def read(path: Path) -> Found:
+    """One run, up to the cut if ``requests.jsonl`` was cut off or broken."""
+    folder = path.parent if path.name == RECORDS else path
+    if not (folder / RECORDS).is_file():
+        raise DataError(f"{folder}: no {RECORDS}; give the folder `breakeven bench` wrote")
+    description = read_description(folder)
+    for name in ("verifier", "machine", "prompts"):
+        if name not in description:
+            raise DataError(f"{folder / FILE}: field '{name}' is missing; nothing can be compared")
+    records, note = whole_records(folder / RECORDS)
+    audits, doubt = _audits(folder / "audit.json")
+    return Found(folder, description, records, audits, note + doubt)
+
+
+def whole_records(path: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
+    """The lines before the first that is no record, and a note if there is one."""
+    lines = path.read_bytes().splitlines()
+    records: list[Record] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(Record.from_line(line.decode()))
+        except ValueError:
+            what = "cut off" if number == len(lines) else "broken"
+            note = f"{path} is {what} at line {number}; the {number - 1} records before it count"
+            return tuple(records), (note,)
+    return tuple(records), ()
+
+
+def check_same(runs: Sequence[Found]) -> None:
+    """Raise :class:`DataError` naming the first field of :data:`SAME` in which two runs differ."""
+    first = runs[0]
+    for other in runs[1:]:
+        for field in SAME:
+            ours, theirs = at(first.description, field), at(other.description, field)
+            if ours is not None and theirs is not None and ours != theirs:
+                raise DataError(
+                    f"{first.path} and {other.path} cannot be compared: {field} differs"
+                    f" ({brief(ours)} and {brief(theirs)}); judge them one by one"
+                )
+
+
+def joined(runs: Sequence[Found]) -> list[Record]:
+    """All records that have plain decoding beside them; repeats of later runs count on.
+
+    A prompt that some configuration lacks, as after a cut, is left out for all.
+    """
+    records: list[Record] = []
+    repeats = 0
+    for run in runs:
+        records += [shifted(r, repeats) for r in run.records]
+        repeats = 1 + max((r.repeat for r in records), default=-1)
+    by_config: dict[str, set[str]] = {}
+    for record in records:
+        by_config.setdefault(record.config, set()).add(record.id)
+    shared = set.intersection(*by_config.values()) if by_config else set()
+    return [record for record in records if record.id in shared]
+
+
+def shifted(record: Record, by: int) -> Record:
+    """The record as a later repeat."""
+    return replace(record, repeat=record.repeat + by) if by else record
+
+
+def _audits(path: Path) -> tuple[tuple[Recorded, ...], tuple[str, ...]]:
+    """The audits of a run and a note when they cannot be read."""
+    if not path.is_file():
+        return (), (f"{path}: missing: whether the answers are the same was not checked",)
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(Recorded.of(entry) for entry in entries), ()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        return (), (f"{path}: not readable ({type(error).__name__}: {error})",)

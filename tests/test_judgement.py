@@ -1,0 +1,173 @@
+"""``breakeven verdict``: read from files, answered in a sentence and an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from breakeven.cli.app import run
+from breakeven.errors import DataError
+from breakeven.measure.judgement import judge_files, whole_records
+from breakeven.measure.records import Record
+from breakeven.measure.results import write_json
+
+Shown = pytest.CaptureFixture[str]
+
+
+def record(config: str, repeat: int, id: str, seconds: float) -> Record:
+    """An answer of 11 tokens; a drafting round commits two."""
+    drafting = config != "ar"
+    rounds = 5 if drafting else 10
+    return Record(
+        config=config, repeat=repeat, id=id, category="chat", prompt_tokens=4, tokens=11,
+        finish="length", prefill_s=0.01, decode_s=seconds, draft_s=0.1 * seconds,
+        verify_s=0.8 * seconds, other_s=0.1 * seconds, rounds=rounds, drafted=4 * drafting * 5,
+        accepted=5 * drafting, committed=10, accepted_histogram=(0, 5) if drafting else (10,),
+        drafted_histogram=(0, 0, 0, 0, 5) if drafting else (10,),
+    )  # fmt: skip
+
+
+def write(folder: Path, ratio: Callable[[int], float], prompts: int = 12, **changes: Any) -> Path:
+    """A run in which drafting is ``ratio(i)`` times as fast on prompt i."""
+    folder.mkdir(parents=True)
+    description: dict[str, Any] = {
+        "verifier": {"name": "tiny", "weights_sha256": "a" * 64}, "split": "test",
+        "prompts": prompts, "prompts_sha256": "b" * 16, "max_new_tokens": 11, "mode": "native",
+        "dtype": "float32", "warnings": ["others were busy"],
+        "machine": {"cpu": "x", "threads": 2, "gpu": None},
+    }  # fmt: skip
+    write_json(folder / "configuration.json", description | changes)
+    lines = [
+        record(config, repeat, f"p{i}", (1 + 0.01 * repeat) / (ratio(i) if config != "ar" else 1))
+        for repeat in range(2)
+        for i in range(prompts)
+        for config in ("ar", "x-k4")
+    ]
+    text = "".join(line.to_line() + "\n" for line in lines)
+    (folder / "requests.jsonl").write_text(text)
+    audit = {"config": "x-k4", "verdict": "equal", "requests": prompts, "differing": 0,
+             "tokens": 99, "divergences": [], "control": None}  # fmt: skip
+    write_json(folder / "audit.json", [audit])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ratio", "code", "start"),
+    [
+        (lambda i: 1.3 + 0.01 * i, 0, "It pays: x-k4 is 35 % faster"),
+        (lambda i: 0.7 + 0.01 * i, 1, "It does not pay"),
+        (lambda i: 0.9 + 0.25 * (i % 2), 3, "Undecided"),
+    ],
+)
+def test_the_exit_code_answers(
+    capsys: Shown, tmp_path: Path, ratio: Callable[[int], float], code: int, start: str
+) -> None:
+    folder = write(tmp_path / "run", ratio)
+    assert run(["verdict", str(folder)]) == code
+    shown = capsys.readouterr().out
+    assert shown.startswith(start)
+    for part in ("x-k4", "AL", "needs", "· ", "doubt: others were busy"):
+        assert part in shown
+
+
+def test_for_machines(capsys: Shown, tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", lambda i: 1.3)
+    assert run(["verdict", str(folder / "requests.jsonl"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"]["best"] == "x-k4"
+    assert answer["verdict"]["ratio"] == pytest.approx(1.3)
+    assert [p["config"] for p in answer["performance"]] == ["ar", "x-k4"]
+
+
+def test_two_prompts_are_undecided_in_plain_words(capsys: Shown, tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", lambda i: (0.4, 2.5)[i], prompts=2)
+    assert run(["verdict", str(folder)]) == 3
+    sentence = judge_files([folder]).verdict.sentence
+    assert "on 2 prompts, which are too few to be sure of anything" in sentence
+    assert "times as fast" not in sentence.split("prompts")[1]
+
+
+def test_a_wrong_answer_is_not_fast(capsys: Shown, tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", lambda i: 2.0)
+    [audit] = json.loads((folder / "audit.json").read_text())
+    wrong = {"id": "p1", "position": 3, "expected": 5, "got": 6, "gap": 2.0, "class": "bug"}
+    write_json(folder / "audit.json", [audit | {"verdict": "bug", "divergences": [wrong]}])
+    assert run(["verdict", str(folder)]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("Not usable: x-k4 gives answers that are not tiny's own")
+    assert "at position 3 of 'p1'" in shown
+
+
+def test_a_cut_file_is_read_up_to_the_cut(capsys: Shown, tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", lambda i: 1.3)
+    file = folder / "requests.jsonl"
+    content = file.read_text()
+    file.write_text(content[: len(content) * 3 // 4])
+    records, [note] = whole_records(file)
+    assert "is cut off at line" in note
+    assert 24 <= len(records) < 48
+    assert run(["verdict", str(folder)]) == 0
+    assert "cut off" in " ".join(capsys.readouterr().out.split())
+
+
+def test_prompts_that_one_configuration_lacks_count_for_none(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", lambda i: 1.3)
+    file = folder / "requests.jsonl"
+    kept = [line for line in file.read_text().splitlines() if '"id":"p3"' not in line]
+    file.write_text("\n".join([*kept, record("ar", 0, "p3", 99.0).to_line()]) + "\n")
+    found = judge_files([folder])
+    assert found.verdict.ratio == pytest.approx(1.3)
+    assert {row.prompts for row in found.performance} == {11}
+
+
+def test_runs_of_the_same_prompts_are_joined(tmp_path: Path) -> None:
+    runs = [write(tmp_path / name, lambda i: 1.3) for name in ("a", "b")]
+    assert judge_files(runs).verdict.ratio == pytest.approx(1.3)
+    assert judge_files([runs[0], runs[0]]).verdict == judge_files(runs[:1]).verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"prompts_sha256": "c" * 16}, "prompts_sha256"),
+        ({"mode": "eager"}, "mode"),
+        ({"verifier": {"name": "other", "weights_sha256": "d"}}, "verifier.name"),
+        ({"machine": {"cpu": "y", "threads": 2, "gpu": None}}, "machine.cpu"),
+    ],
+)
+def test_unlike_runs_are_not_compared(
+    capsys: Shown, tmp_path: Path, changes: dict[str, Any], field: str
+) -> None:
+    first = write(tmp_path / "a", lambda i: 1.3)
+    second = write(tmp_path / "b", lambda i: 1.3, **changes)
+    assert run(["verdict", str(first), str(second)]) == 2
+    error = capsys.readouterr().err
+    assert f"cannot be compared: {field} differs" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("spoil", ["requests.jsonl", "configuration.json"])
+def test_what_is_no_run_is_refused(tmp_path: Path, spoil: str) -> None:
+    folder = write(tmp_path / "a", lambda i: 1.3)
+    (folder / spoil).unlink()
+    with pytest.raises(DataError, match=spoil):
+        judge_files([folder])
+
+
+def test_nothing_measured_with_a_drafter_is_no_verdict(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", lambda i: 1.3)
+    (folder / "requests.jsonl").write_text(record("ar", 0, "p0", 1.0).to_line() + "\n")
+    with pytest.raises(DataError, match="both plainly and with a drafter"):
+        judge_files([folder])
+
+
+def test_a_broken_audit_is_a_note(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", lambda i: 1.3)
+    (folder / "audit.json").write_text("{")
+    found = judge_files([folder])
+    assert found.outputs == {"x-k4": "not audited"}
+    assert any("audit.json" in note for note in found.notes)
