@@ -25,7 +25,7 @@ BUNDLED = {
 def model_folder(name: str) -> Path:
     """The directory with ``config.json``, safetensors weights and tokenizer for ``name``."""
     if name in BUNDLED:
-        return _converted(_bundled_file(name))
+        return _converted(bundled_file(name))
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -74,7 +74,8 @@ def _downloaded(name: str) -> Path:
         ) from None
 
 
-def _bundled_file(name: str) -> Path:
+def bundled_file(name: str) -> Path:
+    """The GGUF file of a bundled model; raises :class:`ModelError` when its package is missing."""
     package, file, install = BUNDLED[name]
     spec = importlib.util.find_spec(package)  # found, not imported: the package is a plug-in
     if spec is None or spec.origin is None:

@@ -1,0 +1,1 @@
+"""The same weights, prompts and threads in other engines: ``python -m benchmarks.peers``."""
