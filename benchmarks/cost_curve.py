@@ -1,6 +1,6 @@
 """What a verifier pass of W rows costs, natively and in PyTorch, beside what memory allows.
 
-    python benchmarks/cost_curve.py --threads 2 --json cost_curve.json
+    python -m benchmarks.cost_curve --threads 2 --json cost_curve.json
 
 Every round times each width on both paths once, in a new order, on a cache of ``--context``
 tokens, and reads as many bytes as the weights have, from the same kind of memory. The table shows

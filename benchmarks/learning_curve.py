@@ -1,6 +1,6 @@
 """What training buys: real acceptance length against the tokens trained on.
 
-    python benchmarks/learning_curve.py gated=runs/gated fastmtp=runs/fastmtp --svg curve.svg
+    python -m benchmarks.learning_curve gated=runs/gated fastmtp=runs/fastmtp --svg curve.svg
 
 Reads the validation entries of each run's ``training/metrics.jsonl``; the acceptance length is
 that of decoding validation prompts with the drafter of that moment (verifier's token included).

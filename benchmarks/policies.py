@@ -1,6 +1,6 @@
 """Draft-length policies beside plain decoding: every fixed K, and adaptive.
 
-    python benchmarks/policies.py --threads 2 --drafter ngram --drafter suffix --json policies.json
+    python -m benchmarks.policies --threads 2 --drafter ngram --drafter suffix --json policies.json
 
 Each prompt is decoded plainly and in every configuration, one after another in an order drawn
 anew. Three groups: held-out prompts of the artifact, copy-heavy prompts (summaries with
@@ -23,9 +23,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from texts import copy_heavy, random_tokens
 from torch import Tensor
 
+from benchmarks.texts import copy_heavy, random_tokens
 from breakeven.core import Draft, Verified
 from breakeven.data.artifact import load_artifact
 from breakeven.data.render import Renderer

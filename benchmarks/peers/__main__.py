@@ -12,25 +12,22 @@ time, engines take turns request by request. Run it on a quiet machine.
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
+from benchmarks.conditions import Report, goals
 from benchmarks.peers.agreement import agreements, compare
 from benchmarks.peers.catalogue import OURS, PEERS
 from benchmarks.peers.environments import InstallError, install, interpreter
 from benchmarks.peers.race import Outcome, Plan, race
 from benchmarks.peers.seat import Entry, Seat
-from benchmarks.peers.standings import Standings, goals, passes, rates
+from benchmarks.peers.standings import Standings, passes, rates
 from benchmarks.peers.workers.channel import Task
 from breakeven.data.artifact import load_artifact
-from breakeven.measure.machine import load_1m, machine_facts, usable_cores
+from breakeven.measure.machine import usable_cores
 from breakeven.measure.neighbours import busy_now
 from breakeven.measure.prompts import choose
 from breakeven.verifier.load import Loaded, load_verifier
@@ -86,11 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawn = choose(rows, max(options.prompts, options.batch), options.seed)
     plan = planned(options, [list(row.prompt_ids) for row in drawn])
     del loaded  # its memory is needed
-    machine, warning = machine_facts(), busy_now()
+    report = Report(options, busy_now())
     outcome = race(entries(options, missing), plan, lambda entry: seated(entry, options))
     outcome.left.update(missing)
-    machine["threads"], machine["load_1m_end"] = options.threads, load_1m()
-    conclude(outcome, plan, machine, warning, options)
+    conclude(outcome, plan, report, options)
 
 
 def installed(options: argparse.Namespace) -> dict[str, str]:
@@ -148,8 +144,7 @@ def seated(entry: Entry, options: argparse.Namespace) -> Seat:
 def conclude(
     outcome: Outcome,
     plan: Plan,
-    machine: dict[str, Any],
-    warning: str | None,
+    report: Report,
     options: argparse.Namespace,
 ) -> None:
     """Tables for people, JSON for machines."""
@@ -165,24 +160,14 @@ def conclude(
     console.print(goals(targets), agreements(agreed))
     for name, reason in outcome.left.items():
         console.print(f"{name} left: {reason}", highlight=False, soft_wrap=True)
-    print(
-        f"{options.threads} threads; load {machine['load_1m_start']} to {machine['load_1m_end']}"
-        + (f"; {warning}" if warning else "")
+    report.write(
+        DEFINITIONS,
+        targets,
+        engines=outcome.engines,
+        left=outcome.left,
+        agreement=agreed,
+        records=outcome.rows(),
     )
-    if options.json:
-        result = {
-            "command": shlex.join(["python", "-m", "benchmarks.peers", *sys.argv[1:]]),
-            "model": options.model,
-            "machine": machine,
-            "warning": warning,
-            "definitions": DEFINITIONS,
-            "engines": outcome.engines,
-            "left": outcome.left,
-            "targets": [{**asdict(target), "met": target.met} for target in targets],
-            "agreement": [asdict(one) for one in agreed],
-            "records": outcome.rows(),
-        }
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

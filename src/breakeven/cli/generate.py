@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,10 @@ import typer
 from breakeven.cli.options import (
     BUNDLED,
     BatchSize,
+    CacheMemory,
     Device,
     DraftTokens,
+    Dtype,
     Json,
     MaxNewTokens,
     ModelName,
@@ -75,11 +78,13 @@ def generate(
     max_new_tokens: MaxNewTokens = 256,
     stop: Stops = None,
     batch: BatchSize = 1,
+    cache_mb: CacheMemory = None,
     raw: Raw = False,
     compare: Compare = False,
     show_drafts: Colour = False,
     threads: Threads = None,
     device: Device = "cpu",
+    dtype: Dtype = None,
     as_json: Json = False,
 ) -> None:
     """Answer prompts greedily, with or without a drafter, and show the account of each answer.
@@ -93,29 +98,31 @@ def generate(
         breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
         breakeven generate --file prompts.jsonl --drafter suffix --policy adaptive --json
     """
+    from breakeven.decode.budget import plan_cache
     from breakeven.decode.generate import generate as decode
     from breakeven.decode.policy.named import policy_named
     from breakeven.verifier.load import load_verifier
+    from breakeven.verifier.precision import dtype_named
 
-    loaded = load_verifier(model, threads=threads, device=device)
+    kind = None if dtype is None else dtype_named(dtype)
+    loaded = load_verifier(model, threads=threads, device=device, dtype=kind)
     asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
     if not asked:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
     helper = None if drafter is None or k == 0 else chosen(drafter, loaded)
     lengths = policy_named(policy, k or None)
+    memory = None if cache_mb is None else int(cache_mb * 1e6)
+    if batch > 1:
+        plan = plan_cache(
+            loaded.verifier, asked, batch=batch, drafter=helper, k=lengths.longest, limit=memory
+        )
+        print(f"keys and values: {plan}", file=sys.stderr)
+    run = partial(
+        decode, loaded.verifier, batch=batch, tokenizer=loaded.tokenizer, cache_bytes=memory
+    )
     for group in [asked] if batch > 1 else [[request] for request in asked]:
-        expected: dict[str, list[int]] = {}
-        if compare:
-            plain = decode(loaded.verifier, group, batch=batch, tokenizer=loaded.tokenizer)
-            expected = {c.id: c.tokens for c in plain}
-        for answer in decode(
-            loaded.verifier,
-            group,
-            drafter=helper,
-            policy=lengths,
-            batch=batch,
-            tokenizer=loaded.tokenizer,
-        ):
+        expected = {c.id: c.tokens for c in run(group)} if compare else {}
+        for answer in run(group, drafter=helper, policy=lengths):
             report(answer, loaded, expected, show_drafts, as_json)
 
 

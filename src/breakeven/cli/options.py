@@ -62,6 +62,15 @@ MaxNewTokens = Annotated[
 BatchSize = Annotated[
     int, typer.Option("--batch", "-b", min=1, metavar="B", help="Requests decoded together.")
 ]
+CacheMemory = Annotated[
+    float | None,
+    typer.Option(
+        "--cache-mb",
+        min=0.0,
+        metavar="MB",
+        help="Memory for keys and values: fewer requests run at once where all would need more.",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -70,6 +79,14 @@ Threads = Annotated[
 ]
 Device = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="`cpu`, `cuda` or `cuda:1`.")
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="TYPE",
+        help="`fp32` (default on the CPU), `bf16` (default on CUDA), `fp16` or `fp64`.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]

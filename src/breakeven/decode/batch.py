@@ -17,6 +17,7 @@ from torch import Tensor
 
 from breakeven.core import Choice, Finish, Phase, Round, Verified
 from breakeven.cost.ledger import Ledger
+from breakeven.decode.budget import plan_cache
 from breakeven.decode.policy.base import Policy, Prospect
 from breakeven.decode.request import Completion, Request
 from breakeven.decode.round import padded_chain, speculative_round
@@ -58,17 +59,19 @@ class Batch:
         size: int,
         tokenizer: Any,
         ledger: Ledger,
+        cache_bytes: int | None = None,
     ) -> None:
+        """``cache_bytes`` bounds the cache, and with it how many requests run at once."""
         self._verifier, self._drafter, self._policy = verifier, drafter, policy
-        self._tokenizer, self._limit = tokenizer, size
-        limit = verifier.shape.max_positions
-        longest = max(min(len(r.prompt) + r.max_new_tokens, limit) for r in requests)
-        capacity = longest + (policy.longest + 1 + drafter.scratch_rows if drafter else 1)
-        self._cache = verifier.new_cache(size, capacity)
+        plan = plan_cache(
+            verifier, requests, batch=size, drafter=drafter, k=policy.longest, limit=cache_bytes
+        )
+        self._tokenizer, self._limit = tokenizer, plan.slots
+        self._cache = verifier.new_cache(plan.slots, plan.rows)
         self._context = Context(verifier, [], self._cache.window(0, 0), ledger)
         self._slots: list[Slot] = []
         if drafter is not None:
-            drafter.reserve(size, capacity)
+            drafter.reserve(plan.slots, plan.rows)
 
     @property
     def size(self) -> int:

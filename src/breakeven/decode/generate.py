@@ -26,6 +26,7 @@ def generate(
     batch: int = 1,
     tokenizer: Any = None,
     ledger: Ledger | None = None,
+    cache_bytes: int | None = None,
 ) -> Iterator[Completion]:
     """Continue every request greedily; completions come as they finish.
 
@@ -33,7 +34,8 @@ def generate(
     Without a ``drafter`` this is plain decoding; with one, each round drafts as many tokens as
     ``policy`` lets it, by default always ``k``. A policy that learns should be given to call after
     call. ``ledger`` collects passes, rounds and wall time; ``tokenizer`` is needed for texts
-    and stop strings. Raises :class:`DataError` for a request that cannot be run.
+    and stop strings. ``cache_bytes`` bounds the memory for keys and values (see
+    :mod:`breakeven.decode.budget`). Raises :class:`DataError` for a request that cannot be run.
     """
     waiting = deque(requests)
     for request in waiting:
@@ -46,7 +48,7 @@ def generate(
         policy.prepare(verifier, drafter)
     size = min(batch, len(waiting))
     with ledger.open():
-        running = Batch(verifier, waiting, drafter, policy, size, tokenizer, ledger)
+        running = Batch(verifier, waiting, drafter, policy, size, tokenizer, ledger, cache_bytes)
     while waiting or running.size:
         with ledger.open():
             running.admit(waiting)

@@ -17,6 +17,7 @@ from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
 from breakeven.verifier.identity import Identity, identify
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.native.body import obstacle
+from breakeven.verifier.precision import check_dtype
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.sources import model_folder
 
@@ -62,6 +63,7 @@ def load_verifier(
     if backend in ("native", "lean") and reason:
         raise ModelError(f"{name}: {reason}; use backend auto or transformers")
     dtype = dtype or (torch.bfloat16 if device.startswith("cuda") else torch.float32)
+    check_dtype(dtype, torch.device(device))
     verifier: Verifier
     if reason is None and backend != "transformers":
         verifier = _lean(name, folder, config, dtype, device, backend)
