@@ -30,6 +30,7 @@ KNOWS = {
     "data": {"cost", "verifier", "drafters", "decode"},
     "train": {"cost", "verifier", "drafters", "decode", "data"},
     "measure": {"cost", "verifier", "drafters", "decode", "data"},
+    "ablation": {"cost", "verifier", "drafters", "decode", "data", "train", "measure"},
     "report": {"cost", "measure"},
 }
 """Room -> rooms it may import."""

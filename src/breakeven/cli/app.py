@@ -47,6 +47,10 @@ VERBS = {
         "Train a drafter on an artifact.",
         "the last checkpoint is kept; the same command continues from it",
     ),
+    "ablate": Verb(
+        "Train many variants of a drafter under one budget, and say what each choice is worth.",
+        "finished runs and answers are kept; the same command goes on from the last checkpoint",
+    ),
     "generate": Verb("Answer prompts, with or without a drafter, and show the account."),
     "bench": Verb(
         "Measure drafters against plain decoding on held-out prompts.",

@@ -1,13 +1,15 @@
 """Drafters by name; packages add theirs through the entry point group ``breakeven.drafters``.
 
 An entry point is the class itself: a :class:`~breakeven.drafters.base.Drafter` that is created
-from options, or, when it has trained weights, by ``load(folder, verifier, identity)``. With
-``untrained(verifier, k)`` as well, its price can be measured before it is trained.
+from options, or, when it has trained weights, by ``load(folder, verifier, identity, **options)``.
+With ``untrained(verifier, k)`` as well, its price can be measured before it is trained.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -89,11 +91,12 @@ def names() -> list[str]:
 def create(name: str, loaded: Loaded, path: Path | str | None = None, **options: Any) -> Drafter:
     """A drafter for a loaded verifier; ``path`` is the folder of a trained one.
 
-    Without it the drafter that ships for this verifier is taken.
-    Raises :class:`DrafterError` for an unknown name, a missing or needless folder, or weights
-    that do not fit the verifier.
+    Without it the drafter that ships for this verifier is taken. ``options`` are the method's own,
+    for how it drafts. Raises :class:`DrafterError` for an unknown name or option, a missing or
+    needless folder, or weights that do not fit the verifier.
     """
     kind, trained = _find(name)
+    _check_options(name, kind.load if trained else kind, options)
     if not trained:
         if path is not None:
             raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
@@ -136,6 +139,17 @@ def load_trained(folder: Path, verifier: Verifier, identity: Identity | None) ->
         raise DrafterError(f"{folder}: '{name}' is no trained drafter; give one made by 'train'")
     drafter: Drafter = kind.load(folder, verifier, identity)
     return drafter
+
+
+def _check_options(name: str, maker: Callable[..., Drafter], options: Mapping[str, Any]) -> None:
+    """Refuse an option that ``maker`` has no parameter for, unless it takes and checks any."""
+    taken = inspect.signature(maker).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        return
+    allowed = [n for n in taken if n not in ("folder", "verifier", "identity")]
+    for option in sorted(set(options) - set(allowed)):
+        known = nearest(option, allowed) if allowed else "it takes none"
+        raise DrafterError(f"'{name}' has no option '{option}'; {known}")
 
 
 def _find(name: str) -> tuple[Any, bool]:
