@@ -12,14 +12,17 @@ import pytest
 import yaml
 
 from breakeven.ablation import trials
+from breakeven.ablation.grid import Grid
+from breakeven.ablation.plan import resolve
 from breakeven.cli.app import run
-from breakeven.core import Draft
+from breakeven.config import load_recipe
 from breakeven.data.artifact import write_artifact
 from breakeven.decode.request import Completion
-from breakeven.drafters.base import Context
-from breakeven.drafters.peft_bd import GatedBlockDrafter
+from breakeven.drafters.base import Drafter
+from breakeven.drafters.registry import create
 from breakeven.measure.trial import Decoding
 from breakeven.train import loop
+from breakeven.train.methods import settings_of
 from test_artifact import contract
 from tiny_chat import tiny_loaded
 from training import own_rows
@@ -210,42 +213,36 @@ def test_an_output_that_is_not_plain_decodings_ends_in_1(
 def test_options_reach_the_drafter_and_its_weights_are_those_of_the_other(
     artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = GatedBlockDrafter.load
+    given: list[dict[str, Any]] = []
 
-    class Mute(GatedBlockDrafter):
-        """A drafter with an option: to leave its guesses out."""
+    def spied(name: str, loaded: Any, path: Path, **options: Any) -> Drafter:
+        assert path.parts[-2:] == ("own", "seed-0")
+        given.append(options)
+        return create(name, loaded, path, **options)
 
-        mute = False
-
-        @classmethod
-        def load(cls, folder: Any, verifier: Any, identity: Any = None, **options: Any) -> Any:
-            drafter = load(folder, verifier, identity)
-            mute = cls(drafter.adapter, drafter.block, drafter.verifier)
-            mute.mute = options.get("mute", False)
-            return mute
-
-        def propose(self, context: Context, k: int) -> list[Draft]:
-            drafts = super().propose(context, k)
-            return [d.clipped(1) for d in drafts] if self.mute else drafts
-
-    monkeypatch.setattr("breakeven.drafters.peft_bd.GatedBlockDrafter", Mute)
-    groups = {"g": {"variants": {"two": {}, "mute": {"of": "two", "options": {"mute": True}}}}}
+    monkeypatch.setattr(trials, "create", spied)
+    variants: dict[str, dict[str, Any]] = {
+        "own": {"settings": ["drafter=peft-bd", "method.masks=4"]},
+        "shared": {"of": "own", "options": {"cache": "shared"}},
+        "right": {"of": "own", "options": {"steps": 2}},
+        "wrong": {"of": "own", "options": {"steps": 2, "refill": "all"}},
+    }
+    grid = {"reference": "own", "seeds": [0]}
     out = tmp_path / "out"
-    assert run(words(write_grid(tmp_path, groups), artifact, out)) == 0
-    two, mute = json.loads((out / "ablation.json").read_text())["variants"]
-    assert mute["options"] == {"mute": True}
-    assert mute["acceptance_length"]["value"] <= 2.0
-    assert mute["drafted"] <= mute["rounds"]
-    assert mute["acceptance_rate"] == 1.0
-    assert two["drafted"] > two["rounds"]
-    assert not (out / "runs" / "mute").exists()
-    file = out / "decoded" / "mute" / "seed-0.jsonl"
-    before = file.read_text()
-    groups["g"]["variants"]["mute"]["options"] = {"mute": False}
-    assert run(words(write_grid(tmp_path, groups), artifact, out)) == 0
-    assert file.read_text() != before  # other options: decoded again
-    two, mute = json.loads((out / "ablation.json").read_text())["variants"]
-    assert mute["acceptance_length"] == two["acceptance_length"]
+    path = write_grid(tmp_path, {"g": {"variants": variants}}, **grid)
+    assert run(words(path, artifact, out)) == 0
+    assert given == [v.get("options", {}) for v in variants.values()]
+    found = json.loads((out / "ablation.json").read_text())["variants"]
+    assert [v["of"] for v in found] == [None, "own", "own", "own"]
+    assert {v["drafter"] for v in found} == {"peft-bd"}
+    assert [p.name for p in (out / "runs").iterdir()] == ["own"]
+
+    kept = (out / "decoded" / "right" / "seed-0.jsonl").read_text()
+    variants["wrong"]["options"] = {"steps": 3, "refill": "all"}
+    path = write_grid(tmp_path, {"g": {"variants": variants}}, **grid)
+    assert run(words(path, artifact, out)) == 0
+    assert given[4:] == [{"steps": 3, "refill": "all"}]  # it alone was decoded again
+    assert (out / "decoded" / "right" / "seed-0.jsonl").read_text() == kept
 
 
 def test_force_starts_the_chosen_variants_anew_and_no_other(
@@ -305,7 +302,12 @@ def test_a_dry_run_counts_what_is_left_and_changes_nothing(
         ({"x": {"of": "two"}}, "'x': is 'two' again; give it options, or another k"),
         ({"x": {"of": "two", "settings": ["method.masks=1"]}}, "leave base and settings out"),
         ({"x": {"of": "two", "k": 1}, "y": {"of": "x", "k": 2}}, "'x' is not trained"),
-        ({"x": {"of": "two", "options": {"stpes": 2}}}, "variant 'x': 'peft-bd-gated' has no"),
+        ({"x": {"of": "two", "options": {"stpes": 2}}}, "'x': peft-bd-gated: option 'stpes' is"),
+        ({"x": {"of": "two", "options": {"steps": 9}}}, "variant 'x': steps 9: give 1 to 2"),
+        (
+            {"x": {"settings": ["drafter=fastmtp", "method={}"], "options": {"steps": 2}}},
+            "'fastmtp' has no option 'steps'; it takes none",
+        ),
         ({"ar": {}}, "'ar' is plain decoding; give the variant another name"),
         ({"x": {"setings": []}}, "unknown key 'groups.block.variants.x.setings'; did you mean"),
         ({"../x": {}}, "should match pattern"),
@@ -361,6 +363,43 @@ def test_an_unknown_only_and_a_folder_of_something_else(
     assert run(words(grid, artifact, out, "--force")) == 2
     assert "exists and is not an ablation" in capsys.readouterr().err
     assert (out / "thesis.txt").read_text() == "mine"
+
+
+def test_the_shipped_grid_varies_what_it_says() -> None:
+    root = Path(__file__).parents[1]
+    path = root / "recipes" / "smollm2-135m" / "ablation.yaml"
+    plan = resolve(load_recipe(Grid, path), str(path), locate=lambda p: root / p)
+    methods = {name: settings_of(v.recipe) for name, v in plan.variants.items()}
+    changed = {
+        "shift": {"labels"},
+        "all-hidden": {"mask_ratio"},
+        "anywhere": {"starts"},
+        "root-in-block": {"anchoring"},
+        "linear": {"weighting"},
+        "surrogate": {"weighting"},
+        "prefix": {"weighting"},
+        "paper-gated": set(),
+        "gated-4": {"masks"},
+        "gated-8": {"masks"},
+        "gated-16": {"masks"},
+        "no-free-token": {"masks", "labels", "anchoring"},
+        "ce": {"soft"},
+        "tv": {"soft", "tv"},
+        "ce-tv": {"soft", "tv"},
+        "gated": set(),
+    }
+    for name, fields in changed.items():
+        base = "paper" if plan.variants[name].against == "paper" else "gated"
+        base = name if name == "gated" else base
+        ours, theirs = methods[name].model_dump(), methods[base].model_dump()
+        assert {f for f in ours if ours[f] != theirs[f]} == fields, name
+    reused = {v.name: v.options for v in plan.variants.values() if not v.trained}
+    assert reused == {
+        "mismatch": {"cache": "shared"},
+        "two-steps": {"steps": 2},
+        "two-steps-refilled": {"steps": 2, "refill": "all"},
+    }
+    assert methods.keys() - changed.keys() - reused.keys() == {"paper"}
 
 
 def _emptied(path: Path) -> Path:

@@ -18,14 +18,14 @@ from breakeven.measure.configuration import PLAIN
 from breakeven.measure.differences import Totals, joint_differences
 from breakeven.measure.records import Record, histogram
 from breakeven.measure.statistics import Estimate
-from breakeven.train.recipe import PeftBdRecipe
+from breakeven.train.recipe import GatedRecipe
 
 FORCED = TeacherForced(0.5, 1.9)
 PLAIN_STEP_S = 0.02
 
 
 def variant(name: str, against: str = "base", k: int = 3, says: str = "") -> Variant:
-    return Variant(name, "g", says, against, name, {}, k, {0: PeftBdRecipe()})
+    return Variant(name, "g", says, against, name, {}, k, {0: GatedRecipe()})
 
 
 def played_rounds(
