@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from breakeven.ablation.grid import Grid
 from breakeven.cli.demo import DemoRecipe
 from breakeven.config import Section, load_recipe, write_recipe
 from breakeven.data.recipe import PrepareRecipe
@@ -126,6 +127,8 @@ def kind_of(tree: dict[str, object]) -> type[Section]:
         return kinds[tree["drafter"]]
     if "sources" in tree:
         return PrepareRecipe
+    if "groups" in tree:
+        return Grid
     return DemoRecipe if "train" in tree else BenchRecipe
 
 
