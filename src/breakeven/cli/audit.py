@@ -107,6 +107,7 @@ def show(audits: list[Audit], file: Path) -> None:
 
     for found in audits:
         print(summary_line(found))
+        print(f"  {found.trajectories.line()}")
         if found.control is not None:
             print(
                 f"  control: {len(found.control.flips)} of {found.control.tokens} plain steps flip "

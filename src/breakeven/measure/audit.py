@@ -6,6 +6,9 @@ Levels, each with all below it:
 - L1: plain decoding padded to the verify width shows what the kernels alone change;
 - L2: every emitted token is re-scored in one plain pass and must be the best or level with it.
 
+Beside them stand the trajectories (ALGORITHMS 7.6, L3): how many answers are plain decoding's to
+the end, where the others part, and how many padding alone would have left whole, the ceiling.
+
 Wherever an output leaves plain decoding's, the gap in logits decides between *near-tie* and
 *bug*. A run in which nothing was drafted proves nothing: *inconclusive*.
 """
@@ -13,9 +16,10 @@ Wherever an output leaves plain decoding's, the gap in logits decides between *n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import chain
+from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +90,33 @@ class Audited(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Trajectories:
+    """``whole`` of ``requests`` answers are plain decoding's; the others part at ``parting``.
+
+    ``parting`` is the median first position that diverges, None where none does; ``ceiling`` how
+    many answers of plain decoding stay whole when its passes are padded, None without a control.
+    """
+
+    whole: int
+    requests: int
+    parting: float | None
+    ceiling: int | None
+
+    def line(self) -> str:
+        """For people.
+
+        >>> Trajectories(7, 8, 31, 8).line()
+        'trajectories: 7 of 8 answers are whole, the others part at token 31; padding alone: 8 of 8'
+        """
+        words = f"trajectories: {self.whole} of {self.requests} answers are whole"
+        if self.parting is not None:
+            words += f", the others part at token {self.parting:g}"
+        if self.ceiling is not None:
+            words += f"; padding alone: {self.ceiling} of {self.requests}"
+        return words
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """The audit of one configuration; ``margins`` are counts over :data:`MARGIN_EDGES`."""
 
@@ -126,6 +157,19 @@ class Audit:
             return Finding.INCONCLUSIVE
         return Finding.NEAR_TIE if self.divergences else Finding.EQUAL
 
+    @property
+    def trajectories(self) -> Trajectories:
+        """Whole answers beside what the kernels alone would have left whole."""
+        first: dict[str, int] = {}
+        for d in self.divergences:
+            first[d.id] = min(d.position, first.get(d.id, d.position))
+        ceiling = None
+        if self.control is not None:
+            ceiling = self.control.requests - len({flip[0] for flip in self.control.flips})
+        whole = len(self.outputs) - self.differing
+        return Trajectories(whole, len(self.outputs), median(first.values()) if first else None,
+                            ceiling)  # fmt: skip
+
     def row(self, tokenizer: Any = None) -> dict[str, Any]:
         """The entry in ``audit.json``; bugs are listed first, at most :data:`LISTED` in all."""
         listed = sorted(self.divergences, key=lambda d: (d.kind is not Kind.BUG, d.id, d.position))
@@ -142,6 +186,7 @@ class Audit:
             "margins": None
             if self.margins is None
             else {"edges": list(MARGIN_EDGES), "counts": list(self.margins)},
+            "trajectories": asdict(self.trajectories),
             "control": self.control.row() if self.control else None,
         }
 

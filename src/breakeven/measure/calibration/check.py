@@ -191,4 +191,4 @@ def _ratio(plain: dict[str, list[float]], own: dict[str, list[float]]) -> float:
     totals = [
         [sum(times) for times in zip(*seconds.values(), strict=True)] for seconds in (plain, own)
     ]
-    return median(a / b for a, b in zip(*totals, strict=True))
+    return float(median(a / b for a, b in zip(*totals, strict=True)))
