@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
+from breakeven.cli.app import run
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
+from breakeven.data.artifact import write_artifact
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
 from breakeven.drafters.layer_skip import LayerSkip
+from breakeven.drafters.registry import create
 from breakeven.errors import DrafterError, ModelError
-from breakeven.train.layer_search import Agreement, Prices, search
+from breakeven.train.layer_search import Agreement, Prices, exits, skippable
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Part
 from breakeven.verifier.rows import chain
+from test_artifact import contract
 from tiny import FAMILIES, tiny_config, tiny_verifier
+from tiny_chat import tiny_loaded
 from training import own_rows
 
 OURS = Identity("tiny", "a" * 64, "b" * 64, "c" * 64)
@@ -105,9 +111,53 @@ def test_the_search_drops_a_layer_that_does_nothing() -> None:
     verifier = tiny_verifier(layers=4)
     for group in ("o", "down"):
         verifier.blocks[2].linears[group].weight.zero_()  # type: ignore[operator, union-attr]
-    found = search(verifier, own_rows(verifier, 2), Prices(0.22, 0.12, [1.05, 1.1]), most=1)
-    assert found.skip == (2,)
-    assert found.agreement == 1.0
+    prices = Prices(0.22, 0.12, [1.05, 1.1])
+    first, second = skippable(verifier, own_rows(verifier, 2), prices, most=2)
+    assert first.skip == (2,)
+    assert first.agreement == 1.0
+    assert set(second.skip) > {2}
+    assert second.agreement <= 1.0
+
+
+def test_every_exit_is_judged_and_the_last_agrees_most() -> None:
+    verifier = tiny_verifier(layers=4)
+    verifier.blocks[3].linears["o"].weight.zero_()  # type: ignore[operator, union-attr]
+    verifier.blocks[3].linears["down"].weight.zero_()  # type: ignore[operator, union-attr]
+    found = exits(verifier, own_rows(verifier, 2), Prices(0.22, 0.12, [1.05, 1.1]))
+    assert [c.skip for c in found] == [(1, 2, 3), (2, 3), (3,)]
+    assert found[-1].agreement == 1.0
+
+
+def test_prices_are_shares_of_a_plain_step() -> None:
+    prices = Prices.measure(tiny_verifier(layers=4), rounds=3)
+    assert prices.layer * 4 + prices.head == pytest.approx(1.0, abs=1.0)
+    assert len(prices.verify) == 8
+    assert min(prices.verify) > 0
+
+
+@pytest.mark.parametrize("drafter", ["layer-skip", "early-exit"])
+def test_the_verb_writes_a_drafter_and_says_whether_it_can_pay(
+    drafter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loaded = tiny_loaded()
+    monkeypatch.setattr("breakeven.verifier.load.load_verifier", lambda name, **_: loaded)
+    rows = own_rows(loaded.verifier, 3)  # type: ignore[arg-type]
+    parts = {"train": rows, "validation": rows[:1], "test": []}
+    data = tmp_path / "data"
+    write_artifact(data, parts, contract({name: len(part) for name, part in parts.items()}))
+    out = tmp_path / "out"
+    words = ["layers", "-d", drafter, "-a", str(data), "--most", "1", "-o", str(out)]
+    assert run(words) == 0
+    shown = capsys.readouterr().out
+    assert f"{drafter} can" in shown
+    assert create(drafter, loaded, out).name == drafter
+    assert run(words) == 2
+    assert "exists; give another --out" in capsys.readouterr().err
+    assert run([*words, "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["drafter"] == drafter
 
 
 def test_the_folder_is_read_again_and_checked(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ VERBS = {
         "Train many variants of a drafter under one budget, and say what each choice is worth.",
         "finished runs and answers are kept; the same command goes on from the last checkpoint",
     ),
+    "layers": Verb("Find which of its own layers the verifier can draft with; no training."),
     "generate": Verb("Answer prompts, with or without a drafter, and show the account."),
     "bench": Verb(
         "Measure drafters against plain decoding on held-out prompts.",
