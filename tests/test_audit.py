@@ -292,3 +292,17 @@ def test_listed_divergences_put_bugs_first() -> None:
     listed = audit.row()["divergences"]
     assert listed[0]["class"] == str(Kind.BUG)
     assert len(listed) <= 50
+
+
+def test_trajectories_stand_beside_their_ceiling() -> None:
+    """The planted tie flips in padded plain decoding as well, so nothing is lost to drafting."""
+    tied = audited(Spoilt(planted_tie))
+    found = tied.trajectories
+    assert found.whole == found.requests - tied.differing
+    assert found.parting is not None
+    assert tied.control is not None
+    assert found.ceiling == found.requests - len({flip[0] for flip in tied.control.flips})
+    assert found.ceiling < found.requests
+    assert tied.row()["trajectories"]["ceiling"] == found.ceiling
+    alone = audited(tiny_verifier(vocab=VOCAB), level=Level.L0).trajectories
+    assert (alone.whole, alone.parting, alone.ceiling) == (alone.requests, None, None)

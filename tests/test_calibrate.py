@@ -12,6 +12,7 @@ import torch
 from breakeven.cli.app import run
 from breakeven.cost.breakeven import expected_committed
 from breakeven.cost.calibration import Calibration, DraftPrice
+from breakeven.cost.curve import CostCurve
 from breakeven.cost.truncation import committed_distribution, expected_rounds
 from breakeven.drafters.registry import METHODS, untrained
 from breakeven.drafters.scripted import Dressed, Synthetic
@@ -20,7 +21,7 @@ from breakeven.measure.calibration.acceptance import Acceptance, read_acceptance
 from breakeven.measure.calibration.check import TARGET, Checked, check, predict, summary
 from breakeven.measure.calibration.elsewhere import commands
 from breakeven.measure.calibration.plan import CalibrationPlan, numbers
-from breakeven.measure.calibration.run import calibrate
+from breakeven.measure.calibration.run import calibrate, levelled
 from breakeven.measure.calibration.tables import rate_needed, sentences
 from breakeven.measure.trial import Decoding, Method
 from breakeven.report.calibration import render
@@ -59,6 +60,14 @@ def test_prices_are_of_the_right_kind(measured: Calibration) -> None:
     for name in ("fastmtp", "peft-bd-gated"):
         assert measured.draft_seconds(name, 3, batch=2) > 0
     assert measured.step_seconds > 0
+
+
+def test_curves_are_levelled_to_the_plain_passes_of_the_rounds() -> None:
+    curves = {1: CostCurve.of({1: 0.03, 4: 0.036}, context=8), 2: CostCurve.of({1: 0.04}, 8)}
+    level = levelled(curves, base=8, plain=0.02)
+    assert level[1].seconds(1) == pytest.approx(0.02)
+    assert level[1].relative(4) == pytest.approx(1.2)
+    assert level[2].seconds(1) == pytest.approx(0.04 * 2 / 3)
 
 
 def test_contexts_and_widths_fit_the_model() -> None:
@@ -204,7 +213,7 @@ def test_the_page_is_whole_and_loads_nothing(measured: Calibration) -> None:
     checked = [Checked("fastmtp-k3", 3, 2.2, 2.2, 1.3, 1.25)]
     page = render(measured, Acceptance((0.8,)), checked)
     assert "fastmtp, K = 3: needs" in page
-    assert "within 5% of measured in 1 of 1" in page
+    assert "within 5 % of measured in 1 of 1" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
     assert 'download="calibration.json"' in page
 

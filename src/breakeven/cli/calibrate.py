@@ -205,7 +205,12 @@ def show(
 ) -> None:
     """Print the tables, the check and the other engines' command lines, or all as JSON."""
     from breakeven.measure.calibration.elsewhere import commands
-    from breakeven.measure.calibration.tables import break_even_table, check_table, sentences
+    from breakeven.measure.calibration.tables import (
+        break_even_table,
+        check_table,
+        heading,
+        sentences,
+    )
 
     longest = max((max(k) for k in found.drafters.values()), default=4)
     survival = asked.survival(min(longest, len(asked.rates))) if asked else (0.8, 0.6, 0.45)
@@ -218,6 +223,7 @@ def show(
     from rich.console import Console
 
     console = Console()
+    console.print(heading(found), style="bold")
     console.print(break_even_table(found))
     for line in sentences(found):
         console.print(line, highlight=False, markup=False)

@@ -72,7 +72,8 @@ def summary(found: Sequence[Checked]) -> str:
     good = sum(c.good for c in found)
     word = "met" if good >= ENOUGH * len(found) else "missed"
     return (
-        f"predicted within {TARGET:.0%} of measured in {good} of {len(found)} configurations"
+        f"predicted within {100 * TARGET:.0f} % of measured in {good} of {len(found)}"
+        " configurations"
         f" (target: 9 of 10, {word})"
     )
 

@@ -52,9 +52,11 @@ class Walker:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Medians over rounds. ``plain`` are the seconds of plain steps of one request, in order."""
+    """Medians over rounds. ``plain`` are the seconds of plain steps of one request, in order;
+    ``plain_pass`` is the pass alone."""
 
     plain: tuple[float, ...]
+    plain_pass: float
     outside: float
     drafters: dict[str, dict[int, DraftPrice]]
     skipped: tuple[str, ...] = field(default=())
@@ -74,10 +76,12 @@ def measure_rounds(verifier: Verifier, plan: CalibrationPlan) -> Rounds:
     walkers, skipped = _walkers(verifier, plan)
     parts: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
     plain: list[float] = []
+    passes: list[float] = []
     for _, w in in_rounds("drafters", walkers, plan.seconds(ROUNDS_SHARE), plan.seed, Walker.step):
         parts[w.name, w.k, w.batch].append((w.draft, w.outside))
         if (w.name, w.batch) == (PLAIN, 1):
-            plain.append(w.draft + w.verify + w.outside)
+            plain.append(w.verify + w.outside)
+            passes.append(w.verify)
     own = [w for w in walkers if w.name not in (PLAIN, NOTHING)]
     drafters: dict[str, dict[int, DraftPrice]] = {}
     for w in own:
@@ -85,7 +89,7 @@ def measure_rounds(verifier: Verifier, plan: CalibrationPlan) -> Rounds:
         outside = {b: median(o for _, o in parts[w.name, w.k, b]) for b in plan.batches}
         drafters.setdefault(w.name, {})[w.k] = DraftPrice(w.k + 1 - w.free, seconds, outside)
     rest = median(o for (name, *_), all_ in parts.items() if name == NOTHING for _, o in all_)
-    return Rounds(tuple(plain), rest, drafters, skipped)
+    return Rounds(tuple(plain), median(passes), rest, drafters, skipped)
 
 
 def _walkers(verifier: Verifier, plan: CalibrationPlan) -> tuple[list[Walker], tuple[str, ...]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
 from breakeven.cost.calibration import Calibration
+from breakeven.cost.curve import CostCurve
 from breakeven.measure.calibration.passes import measure_passes
 from breakeven.measure.calibration.plan import OTHER_SHARE, PASSES_SHARE, CalibrationPlan
 from breakeven.measure.calibration.rounds import measure_rounds
@@ -60,10 +62,28 @@ def calibrate(
         step_seconds=rounds.step,
         outside_seconds=rounds.outside,
         base=plan.base,
-        curves=curves,
+        curves=levelled(curves, plan.base, rounds.plain_pass),
         drafters=rounds.drafters,
         other_modes=other_modes,
         dtype=str(verifier.dtype).removeprefix("torch."),
         command=command,
         warnings=tuple(doubts),
     )
+
+
+def levelled(curves: Mapping[int, CostCurve], base: int, plain: float) -> dict[int, CostCurve]:
+    """The curves in the clock of the rounds, in which a one-row pass took ``plain`` seconds.
+
+    Passes and rounds are timed one after the other, and the machine may have changed in between;
+    what a wide pass costs beside a one-row pass was measured side by side and stays.
+    """
+    factor = plain / curves[1].seconds(1, base)
+    return {
+        batch: CostCurve(
+            tuple(
+                replace(p, seconds=factor * p.seconds, low=factor * p.low, high=factor * p.high)
+                for p in curve.points
+            )
+        )
+        for batch, curve in curves.items()
+    }

@@ -14,10 +14,8 @@ from breakeven.measure.calibration.check import Checked, summary
 def break_even_table(found: Calibration) -> Table:
     """One line per drafter and K: its price and the acceptance it needs."""
     table = Table(
-        title=f"{found.verifier['name']}, {found.mode}, {found.threads} threads: plain step "
-        f"{1e3 * found.step_seconds:.1f} ms behind {found.base} tokens",
-        title_justify="left",
         box=None,
+        min_width=76,
         padding=(0, 1, 0, 0),
         caption="Prices in plain steps. Needs: the break-even, tokens per round (the verifier's "
         "own included) at which it is as fast as plain decoding. Rate: the acceptance of each "
@@ -33,6 +31,14 @@ def break_even_table(found: Calibration) -> Table:
             parts = (cost.draft, cost.verify, cost.other, cost.break_even)
             table.add_row(name, str(k), *(f"{p:.2f}" for p in parts), rate_needed(found, name, k))
     return table
+
+
+def heading(found: Calibration) -> str:
+    """What was calibrated, and its plain step."""
+    return (
+        f"{found.verifier['name']}, {found.mode}, {found.threads} threads: a plain step takes "
+        f"{1e3 * found.step_seconds:.1f} ms behind {found.base} tokens"
+    )
 
 
 def rate_needed(found: Calibration, drafter: str, k: int) -> str:
@@ -73,6 +79,7 @@ def check_table(checked: Sequence[Checked]) -> Table:
         title="Prediction against real decoding with scripted drafts (speed over plain decoding)",
         title_justify="left",
         box=None,
+        min_width=90,
         padding=(0, 1, 0, 0),
         caption=summary(checked),
         caption_justify="left",
