@@ -18,10 +18,13 @@ from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.ngram import NGram
 from breakeven.measure.trial import Method
+from breakeven.train.peft_bd import PeftBdObjective
+from breakeven.train.randomness import generator_of
 from breakeven.verifier.decoder import LeanVerifier
 from measuring import decoding, prompts
 from simulated import CURVE
 from tiny import tiny_config, tiny_verifier
+from training import objective_of, own_rows, shaken
 
 
 def script(name: str) -> ModuleType:
@@ -119,3 +122,44 @@ def test_the_policies_are_measured_on_every_prompt() -> None:
     text = console.export_text()
     assert "ngram-adaptive" in text
     assert "2.00" in text  # the target of copy-heavy prompts
+
+
+@pytest.mark.parametrize("soft", [0.0, 1.0])
+def test_the_naive_two_stream_pass_has_the_same_loss_and_gradients(soft: float) -> None:
+    """In float64; the clean stream is kept in the verifier's own precision here."""
+    module = script("training")
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 3)
+    ours = shaken(objective_of("peft-bd-gated", verifier, rows, soft=soft))
+    assert isinstance(ours, PeftBdObjective)
+    stream = module.NoStream(verifier, with_keys=True)
+    naive = module.TwoStreams(verifier, ours._settings, stream)
+    naive.load_state_dict(ours.state_dict())
+    losses = []
+    for objective in (ours, naive):
+        loss = objective(rows, generator_of(0, 0)).loss
+        loss.backward()
+        losses.append(float(loss.detach()))
+    assert abs(losses[0] - losses[1]) < 1e-12
+    for (name, one), two in zip(ours.named_parameters(), naive.parameters(), strict=True):
+        assert one.grad is not None
+        assert two.grad is not None
+        assert one.grad.abs().sum() > 0, name
+        assert torch.allclose(one.grad, two.grad, atol=1e-12), name
+
+
+def test_the_training_benchmark_times_every_way(tmp_path: Path) -> None:
+    module = script("training")
+    verifier = tiny_verifier(dtype=torch.float32)
+    rows = own_rows(verifier, 2)
+    settings = module.GatedSettings(masks=3, anchors=4, causal=True)
+    ways = {w: module.objective_of(w, verifier, settings, tmp_path) for w in module.WAYS}
+    seconds = module.measure(ways, rows, rounds=2)
+    assert {way: len(times) for way, times in seconds.items()} == dict.fromkeys(module.WAYS, 2)
+    assert list(tmp_path.glob("*.safetensors"))
+    console = Console(width=100, record=True)
+    console.print(module.table({"naive": [0.2, 0.4], "in memory": [0.1, 0.2]}, {"naive": 900.0}))
+    text = console.export_text()
+    assert "2.00" in text  # naive / in memory
+    assert "1.8" in text  # its target
+    assert "900" in text

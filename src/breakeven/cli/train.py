@@ -40,7 +40,8 @@ def train(
     verifier stays frozen. While it trains, the line shows the loss, the accuracy, the simulated
     acceptance (from teacher-forced predictions) and, from time to time, the real one (from
     decoding validation prompts with the drafter); the weights with the best real acceptance are
-    kept. After Ctrl-C or a crash the same command goes on from the last checkpoint.
+    kept. After Ctrl-C or a crash the same command goes on from the last checkpoint. Started by
+    `accelerate launch` or `torchrun`, several processes share the rows of each step.
 
     Example:
 
@@ -53,34 +54,37 @@ def train(
     from breakeven.train.methods import load_train_recipe
     from breakeven.train.processes import Processes, check_share
     from breakeven.train.run import check_room, make_room, train_drafter
-    from breakeven.train.trackers import check_trackers
     from breakeven.verifier.load import load_verifier
 
     settings = load_train_recipe(recipe, overrides or ())
     data = load_artifact(artifact)
+    _check(settings, data)
     if dry_run:
         _show_plan(_plan(settings, data, out), as_json)
         return
-    for split in ("train", "validation"):
-        data.rows(split)  # an empty one is an error before anything is done
     check_room(out, force=force)
-    check_trackers(settings.train.trackers)
     processes = Processes(device)
     check_share(settings.train.rows_per_step, processes)
     place = str(processes.device) if processes.count > 1 else device
     loaded = load_verifier(settings.verifier, threads=threads, device=place)
     data = load_artifact(artifact, loaded.identity)
-    processes.wait()  # all have checked the folder
-    if processes.main:
-        make_room(out, force=force)
-    processes.wait()
+    with processes.main_first() as main:
+        if main:
+            make_room(out, force=force)
     report = train_drafter(settings, loaded, data, out, processes=processes)
-    if not processes.main:
-        return
-    if as_json:
+    if as_json and processes.main:
         print(json.dumps(report.provenance, indent=2))
-    else:
+    elif processes.main:
         _show(report, out)
+
+
+def _check(recipe: TrainRecipe, artifact: Artifact) -> None:
+    """Raise what can be known before any weight is loaded."""
+    from breakeven.train.trackers import check_trackers
+
+    check_trackers(recipe.train.trackers)
+    for split in ("train", "validation"):
+        artifact.rows(split)  # an empty one is an error
 
 
 def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
@@ -89,11 +93,9 @@ def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
 
     from breakeven.train.methods import trainable_parameters
     from breakeven.train.sizes import sizes
-    from breakeven.train.trackers import check_trackers
     from breakeven.verifier.architecture import Architecture
     from breakeven.verifier.sources import model_folder
 
-    check_trackers(recipe.train.trackers)
     config = AutoConfig.from_pretrained(model_folder(recipe.verifier))
     architecture = Architecture.from_config(config)
     counted = sizes(trainable_parameters(recipe, architecture), architecture)

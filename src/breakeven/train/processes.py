@@ -68,6 +68,16 @@ class Processes:
         """The main process's value."""
         return broadcast_object_list([value])[0]  # type: ignore[no-any-return]
 
+    @contextmanager
+    def main_first(self) -> Iterator[bool]:
+        """All arrive, the main process goes ahead (it gets True), then the others."""
+        self.wait()
+        if not self.main:
+            self.wait()
+        yield self.main
+        if self.main:
+            self.wait()
+
     def wait(self) -> None:
         """Until all are here."""
         self._state.wait_for_everyone()
