@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -15,17 +16,20 @@ import pytest
 import torch
 
 from breakeven.core import Finish
-from breakeven.data.artifact import Row
+from breakeven.data.artifact import Row, load_artifact, write_artifact
 from breakeven.errors import TrainingError
 from breakeven.train import checkpoint
 from breakeven.train.feed import Feed, passes, spread, usable
 from breakeven.train.journal import Journal, entries
 from breakeven.train.loop import BEST, LATEST, Trainer
 from breakeven.train.objective import Judged, Objective
-from breakeven.train.recipe import DataSettings, LoopSettings
+from breakeven.train.recipe import DataSettings, FastMtpRecipe, LoopSettings
+from breakeven.train.run import fingerprint
 from breakeven.train.schedule import Schedule
 from breakeven.train.validation import Validation
 from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.identity import Identity
+from test_artifact import contract
 from tiny import tiny_verifier
 from training import METHODS, decoded, objective_of, own_rows
 
@@ -296,3 +300,32 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
     journal.write(1, split="train", loss=0.5)
     journal.close()
     assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_a_step_without_a_label_names_its_rows(verifier: LeanVerifier, tmp_path: Path) -> None:
+    """T18: the loss would be 0 and training would seem to work."""
+    row = Row("odd", "chat", (1, 2), (5,) * 6, Finish.STOP)
+    other = Row("usual", "chat", (1, 2), (7,) * 9, Finish.STOP)
+    objective = objective_of("fastmtp", verifier, [row], vocabulary=1, start="random")
+    objective.prepare([row], [other], fresh=False)
+    settings = LoopSettings(steps=2, rows_per_step=1, trackers=())
+    never = Validation([row], lambda o, some: decoded(o, verifier, some))
+    trainer = Trainer(objective, Feed([row], 1, 0), settings, never, tmp_path, corpus=[other])
+    with pytest.raises(TrainingError, match=r"step 1: rows odd have no label .* no checkpoint was"):
+        trainer.run()
+
+
+def test_a_checkpoint_belongs_to_a_verifier_and_not_to_trackers(tmp_path: Path) -> None:
+    rows = [Row("a", "chat", (1, 2), (3, 4, 5), Finish.STOP)]
+    parts = {"train": rows, "validation": rows, "test": rows}
+    write_artifact(tmp_path / "data", parts, contract(dict.fromkeys(parts, 1)))
+    artifact = load_artifact(tmp_path / "data")
+    ours = Identity("tiny", "a" * 64, "b" * 64, "c" * 64)
+    recipe = FastMtpRecipe()
+    print_ = fingerprint(recipe, artifact, ours)
+    other = dataclasses.replace(ours, weights_sha256="d" * 64)
+    assert fingerprint(recipe, artifact, other) != print_
+    silent = recipe.train.model_copy(update={"trackers": (), "shard": True})
+    assert fingerprint(recipe.model_copy(update={"train": silent}), artifact, ours) == print_
+    faster = recipe.train.model_copy(update={"lr": 1.0})
+    assert fingerprint(recipe.model_copy(update={"train": faster}), artifact, ours) != print_
