@@ -180,27 +180,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     loaded = load_verifier(options.model, threads=options.threads)
     machine = machine_facts()
-    found = {
-        group: measure(decoding, methods, prompts, options.seed, group)
-        for group, (decoding, methods, prompts) in groups(loaded, options).items()
-    }
-    machine["load_1m_end"] = load_1m()
-    console = Console(width=160)
-    console.print(table(found))
+    words = ["benchmarks/policies.py", *(sys.argv[1:] if arguments is None else arguments)]
+    result = {"command": shlex.join(["python", *words]), "machine": machine, "targets": TARGETS}
+    found: dict[str, list[Performance]] = {}
+    for group, (decoding, methods, prompts) in groups(loaded, options).items():
+        found[group] = measure(decoding, methods, prompts, options.seed, group)
+        machine["load_1m_end"] = load_1m()
+        result["groups"] = {name: [p.row() for p in rows] for name, rows in found.items()}
+        if options.json:  # after each group, so that a run that is stopped leaves something
+            options.json.write_text(json.dumps(result, indent=1) + "\n")
+    Console(width=160).print(table(found))
     for p in found[SPOILED]:
         if p.config != PLAIN and p.category == ALL:
             print(f"{p.config}: {cell(p)}, target of adaptive {FLOOR}")
     print(f"{machine['threads']} threads; load {machine['load_1m_start']} to {load_1m()}")
-    if options.json:
-        words = ["benchmarks/policies.py", *(sys.argv[1:] if arguments is None else arguments)]
-        rows = {group: [p.row() for p in rows] for group, rows in found.items()}
-        result = {
-            "command": shlex.join(["python", *words]),
-            "machine": machine,
-            "targets": TARGETS,
-            "groups": rows,
-        }
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
