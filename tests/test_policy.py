@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from torch import Tensor
 
 from breakeven.core import Choice, Draft, Pass, Phase, Reason, Verified
@@ -30,9 +32,15 @@ from breakeven.drafters.ngram import NGram
 from breakeven.drafters.registry import METHODS, untrained
 from breakeven.drafters.scripted import AntiOracle, Oracle, RandomDrafter
 from breakeven.errors import DataError, RecipeError
+from breakeven.measure.bench import run_bench
+from breakeven.measure.configuration import Configuration
+from breakeven.measure.recipe import BenchRecipe
+from breakeven.report.outlook import outlooks
+from breakeven.report.run import load_run
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.timing import quick_curve
+from measuring import loaded, prompts
 from simulated import CURVE, Dice, World
 from tiny import tiny_verifier
 
@@ -358,3 +366,24 @@ def test_policies_by_name() -> None:
         policy_named("adaptiv")
     with pytest.raises(RecipeError, match="K = 0"):
         policy_named("fixed", 0)
+
+
+def test_a_recipe_may_name_a_policy() -> None:
+    recipe = BenchRecipe.model_validate({"k": "2,adaptive"})
+    assert [c.name for c in recipe.configurations] == ["ngram-k2", "ngram-adaptive"]
+    assert [c.k for c in recipe.configurations] == [2, 16]
+    with pytest.raises(ValidationError):
+        BenchRecipe.model_validate({"k": [2, "adaptiv"]})
+    with pytest.raises(RecipeError, match="confidence or adaptive"):
+        BenchRecipe.model_validate({"k": "2,adaptiv"})
+
+
+def test_a_benchmark_of_a_policy_has_every_table(tmp_path: Path) -> None:
+    configurations = [Configuration("ngram", 2), Configuration.of("ngram", "adaptive")]
+    result = run_bench(loaded(), prompts(4), configurations, tmp_path, repeats=1, max_new_tokens=8)
+    assert {p.config for p in result.performance} == {"ar", "ngram-k2", "ngram-adaptive"}
+    assert all(audit.verdict == "equal" for audit in result.audits if audit.drafted)
+    settings = {c["name"]: c["policy"] for c in result.description["configurations"][1:]}
+    assert settings == {"ngram-k2": "fixed", "ngram-adaptive": "adaptive"}
+    for outlook in outlooks(load_run(tmp_path)):
+        assert (outlook.best is None) == (outlook.config == "ngram-adaptive")
