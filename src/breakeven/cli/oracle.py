@@ -168,11 +168,7 @@ def oracle(
     from breakeven.report.variations import WhatIf
 
     what = WhatIf(more_acceptance, draft_price, head_share, keep_vocabulary)
-    if (run_dir is not None) + paper + (acceptance is not None and run_dir is None) != 1:
-        raise RecipeError(
-            "give one of: RUN_DIR, --paper, or --acceptance S1,S2,...;"
-            " `breakeven oracle --paper` is a start"
-        )
+    _one_source(run_dir is not None, paper, acceptance is not None and run_dir is None)
     rates = _numbers("--acceptance", acceptance) if acceptance is not None else []
     if paper:
         title, lines = paper_lines()
@@ -185,11 +181,16 @@ def oracle(
             one_by_one=sequential, conditional=conditional,
         )  # fmt: skip
         title, lines = hand_lines(outlook, what)
-    if as_json:
-        answer = {"title": title, "lines": [asdict(line) for line in lines]}
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
-    else:
-        _show(title, lines)
+    _show(title, lines, as_json)
+
+
+def _one_source(*given: bool) -> None:
+    """A run or calibration, the paper, or figures by hand."""
+    if sum(given) != 1:
+        raise RecipeError(
+            "give one of: RUN_DIR, --paper, or --acceptance S1,S2,...;"
+            " `breakeven oracle --paper` is a start"
+        )
 
 
 def from_files(
@@ -229,7 +230,11 @@ def _numbers(option: str, text: str) -> list[float]:
         ) from None
 
 
-def _show(title: str, lines: list[Line]) -> None:
+def _show(title: str, lines: list[Line], as_json: bool) -> None:
+    if as_json:
+        answer = {"title": title, "lines": [asdict(line) for line in lines]}
+        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        return
     from rich.console import Console
     from rich.table import Table
 
