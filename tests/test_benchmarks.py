@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -14,16 +15,22 @@ from rich.console import Console
 
 from breakeven.core import Draft
 from breakeven.cost.ledger import Ledger
+from breakeven.data.artifact import write_artifact
 from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.ngram import NGram
+from breakeven.drafters.registry import create
+from breakeven.measure.configuration import Configuration
+from breakeven.measure.description import Plan
 from breakeven.measure.trial import Method
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.train.randomness import generator_of
 from breakeven.verifier.decoder import LeanVerifier
 from measuring import decoding, prompts
 from simulated import CURVE
+from test_artifact import contract
 from tiny import tiny_config, tiny_verifier
+from tiny_chat import tiny_loaded
 from training import objective_of, own_rows, shaken
 
 
@@ -163,3 +170,29 @@ def test_the_training_benchmark_times_every_way(tmp_path: Path) -> None:
     assert "2.00" in text  # naive / in memory
     assert "1.8" in text  # its target
     assert "900" in text
+
+
+def test_acceptance_is_counted_against_the_artifacts_own_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = script("acceptance")
+    loaded = tiny_loaded()
+    rows = own_rows(loaded.verifier, 4)  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "load_verifier", lambda name, **_: loaded)
+    data, profile = tmp_path / "data", tmp_path / "profile.json"
+    parts = {"train": rows, "validation": rows, "test": rows}
+    write_artifact(data, parts, contract({name: len(part) for name, part in parts.items()}))
+    words = ["ngram", "-k", "3", "--artifact", str(data), "--max-new-tokens", "16"]
+    module.main([*words, "--json", str(profile)])
+    [found] = json.loads(profile.read_text())
+    assert found["measurement_conditions"]["num_samples"] == 4
+    lengths = {int(n): c for n, c in found["acceptance_length_histogram"].items()}
+    mean = sum(n * c for n, c in lengths.items()) / sum(lengths.values())
+    assert found["mean_accept_length"] == pytest.approx(mean, abs=1e-5)
+    drafter = create("ngram", loaded)
+    configuration = Configuration("ngram", 3)
+    plan = Plan(rows, [configuration], repeats=1, max_new_tokens=16)
+    whole = module.decode(loaded, drafter, configuration, rows, plan)
+    assert whole.equal == 4
+    other = [replace(row, continuation_ids=(0,) * 16) for row in rows]
+    assert module.decode(loaded, drafter, configuration, other, plan).equal == 0
