@@ -177,6 +177,9 @@ class Poisoned(Objective):
             return Judged(judged.loss * math.nan, judged.score)
         return judged  # type: ignore[no-any-return]
 
+    def right(self, row: Row) -> torch.Tensor:
+        return self.inner.right(row)
+
     def drafter(self) -> Any:
         return self.inner.drafter()
 

@@ -107,6 +107,20 @@ class FastMtpObjective(Objective):
         score = Score.of(torch.stack(rights, 1), torch.stack(valids, 1))
         return Judged(total / (weight or 1.0), score, weight)
 
+    def right(self, row: Row) -> Tensor:
+        """All origins of one text; a label outside the draft vocabulary cannot be right."""
+        stream = self._clean.of(row)
+        texts = stream.token_ids[None].to(self._verifier.device)
+        hidden = stream.hidden[None].to(self._verifier.device, self._verifier.dtype)
+        origins = self._origins([row]).to(texts.device)
+        found = []
+        for step, state in enumerate(self.states(texts, hidden, origins), start=1):
+            index = origins + step + 1
+            labels = texts.gather(1, index.clamp(max=texts.shape[1] - 1))
+            labels = self._known(torch.where(index < texts.shape[1], labels, -1))
+            found.append((self._head(state).argmax(dim=-1) == labels)[0].cpu())
+        return torch.stack(found, dim=1)
+
     def drafter(self) -> FastMTP:
         """A frozen copy of the layer as it stands."""
         layer = copy.deepcopy(self.layer).freeze()

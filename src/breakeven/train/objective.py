@@ -57,6 +57,8 @@ class Objective(nn.Module, ABC):
     name: str
     drafts: int
     """K: tokens per round the trained drafter is meant for."""
+    free = 0
+    """Drafts per round that are the verifier's own (0 or 1)."""
     noised = False
     """Whether training shows some of the targets; in evaluation mode all are to be guessed."""
 
@@ -87,6 +89,21 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def judge(self, rows: Sequence[Row], generator: torch.Generator) -> Judged:
         """What :meth:`forward` returns, in whatever precision is set."""
+
+    @torch.no_grad()
+    def leading(self, row: Row) -> list[int]:
+        """Leading right guesses behind each token of the continuation, teacher-forced.
+
+        Entry i is for token i as the root; roots at the end with nothing to guess are left out.
+        """
+        with torch.autocast(self._device_type, self._half, enabled=self._half is not None):
+            right = self.right(row)  # [R, G]
+        counts: list[int] = right.long().cumprod(dim=-1).sum(dim=-1).tolist()
+        return counts
+
+    @abstractmethod
+    def right(self, row: Row) -> Tensor:
+        """``[R, G]`` bool: which guesses behind roots 0..R-1 of the continuation are right."""
 
     @abstractmethod
     def drafter(self) -> Drafter:

@@ -29,6 +29,8 @@ from breakeven.verifier.identity import Identity
 from breakeven.verifier.lora import LoRASpec, RowLoRA
 from breakeven.verifier.rows import noised_blocks, two_streams
 
+BLOCKS_PER_PASS = 32  # when all roots of a text are evaluated
+
 
 class PeftBdObjective(Objective):
     """Loss of an adapter and its mask vector against the verifier's choices."""
@@ -47,7 +49,7 @@ class PeftBdObjective(Objective):
         self._identity = identity
         self.plan = settings.plan
         self._kind: type[BlockDrafter] = GatedPeftBD if self.plan.gated else PeftBD
-        self.name, self.drafts = self._kind.name, self.plan.most
+        self.name, self.drafts, self.free = self._kind.name, self.plan.most, self.plan.free
         self.noised = settings.mask_ratio[0] < 1.0
         spec = lora_spec(settings, verifier.shape.layers)
         master = torch.promote_types(verifier.dtype, torch.float32)
@@ -76,6 +78,19 @@ class PeftBdObjective(Objective):
         truth = self._truth(streams, blocks) if needs_truth else None
         labels = blocks.labels.flatten(0, 1).to(states.device)
         return self._judge(states, labels, truth, blocks.covered)
+
+    def right(self, row: Row) -> Tensor:
+        """All roots of one text, a few dozen blocks at a time."""
+        texts = torch.tensor([[*row.prompt_ids, *row.continuation_ids]])
+        lengths = torch.tensor([texts.shape[1]])
+        streams = [self._clean.of(row)] if self.plan.gated else []
+        found = []
+        for roots in possible(self.plan, row, "random").split(BLOCKS_PER_PASS):
+            hidden = torch.ones(1, len(roots), self.plan.masks, dtype=torch.bool)
+            blocks = cut(self.plan, texts, lengths, roots[None], hidden)
+            named = self._verifier.choose(self.states(texts, blocks, streams)[0]).cpu()
+            found.append(named == blocks.labels[0])
+        return torch.cat(found) if found else torch.zeros(0, 1, dtype=torch.bool)
 
     def states(self, texts: Tensor, blocks: Blocks, streams: Sequence[Clean]) -> Tensor:
         """``[B, A, G, H]`` states of the rows that make the guesses."""

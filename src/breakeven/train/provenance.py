@@ -20,7 +20,7 @@ from breakeven.errors import DrafterError
 from breakeven.train.loop import Outcome
 from breakeven.train.recipe import TrainRecipe
 from breakeven.train.sizes import Sizes
-from breakeven.train.wiring import ERRORS, TOLERANCE
+from breakeven.train.wiring import SLACK, TOLERANCE
 from breakeven.verifier.identity import Identity
 
 PROVENANCE_FILE = "provenance.json"
@@ -34,8 +34,9 @@ DEFINITIONS = {
     "accuracy": "masked_token: right / masked tokens, as many masked as in training; "
     "target_token_of_masked: right masked tokens / all tokens of the blocks; ratio_1: every token "
     "masked, as in drafting",
-    "wiring": "leading right guesses per round, teacher-forced and decoded; a fault when the "
-    f"decoded is more than {TOLERANCE:.0%} and {ERRORS:g} standard errors lower",
+    "wiring": "rounds to commit the tokens of the validation answers, as teacher-forced guesses at "
+    f"every place foretell and as decoded; a fault when decoding took over {TOLERANCE:.0%} and "
+    f"{SLACK} rounds more",
 }
 
 
@@ -79,9 +80,10 @@ def provenance(
             "loss": found.loss,
         },
         "wiring": {
-            "simulated_prefix_length": found.wiring.simulated,
-            "real_prefix_length": found.wiring.real,
-            "least_real_prefix_length": found.wiring.least,
+            "tokens": found.wiring.tokens,
+            "foretold_rounds": found.wiring.foretold,
+            "decoded_rounds": found.wiring.decoded,
+            "foretold_acceptance_length": found.wiring.length,
             "fault": found.wiring.fault,
         },
         "definitions": DEFINITIONS,

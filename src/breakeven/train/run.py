@@ -152,7 +152,8 @@ def validation(
             eos=loaded.eos,
         )
 
-    return Validation(rows[: settings.prompts], decode, settings.every)
+    chosen = rows[: settings.prompts]
+    return Validation(chosen, decode, settings.every, settings.max_new_tokens)
 
 
 def counts(objective: Objective, loaded: Loaded) -> Sizes:

@@ -16,7 +16,7 @@ from breakeven.train.objective import Objective
 from breakeven.train.processes import Processes
 from breakeven.train.randomness import generator_of
 from breakeven.train.score import Score, Tally
-from breakeven.train.wiring import Wiring
+from breakeven.train.wiring import Wiring, walk
 
 STEP = 1 << 31  # in place of a step number: the same anchors every time
 
@@ -62,8 +62,7 @@ class Validated:
             "greedy_prefix_length": self.simulated.prefix_length,
             "real_acceptance_length": self.real.length,
             "real_survival": list(self.real.survival),
-            "real_prefix_length": self.wiring.real,
-            "least_real_prefix_length": self.wiring.least,
+            "foretold_acceptance_length": self.wiring.length,
             "wiring_fault": self.wiring.fault,
         }
 
@@ -75,6 +74,7 @@ class Validation:
     rows: Sequence[Row]
     decode: Callable[[Objective, Sequence[Row]], Acceptance]
     every: int | None = None
+    max_new_tokens: int | None = None  # that decoding was given; None: as long as the texts
 
     @torch.no_grad()
     def run(self, objective: Objective, seed: int, processes: Processes) -> Validated:
@@ -82,16 +82,21 @@ class Validation:
         rows = processes.share(self.rows)
         objective.eval()
         own = [objective(chunk, generator_of(seed, STEP)).tally for chunk in passes(rows, 1)]
+        walks = [self._walk(objective, row) for row in rows]
         real = self.decode(objective, rows)
         objective.train()
         noisy = self._noisy(objective, rows, seed)
         tallies = [tally for part in processes.gather(own) for tally in part]
         simulated = added(tallies)
         total = added(processes.gather(real))
-        wiring = Wiring.of([tally.score for tally in tallies], total)
+        wiring = Wiring.of([walk for part in processes.gather(walks) for walk in part], total)
         parts = [tally for part in processes.gather(noisy) for tally in part]
         masked = added(parts).score if parts else None
         return Validated(simulated.loss, simulated.score, total, wiring, masked)
+
+    def _walk(self, objective: Objective, row: Row) -> tuple[int, int]:
+        tokens = min(len(row.continuation_ids), self.max_new_tokens or len(row.continuation_ids))
+        return walk(objective.leading(row), tokens, free=objective.free, k=objective.drafts)
 
     def _noisy(self, objective: Objective, rows: Sequence[Row], seed: int) -> list[Tally]:
         if not objective.noised:
