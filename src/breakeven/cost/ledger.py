@@ -8,9 +8,9 @@ and the round enters what was committed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from breakeven.core import Pass, Phase, Round
 
@@ -26,6 +26,7 @@ class Ledger:
     passes: list[Pass] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     wall_s: float = 0.0
+    _owed: list[tuple[int, Callable[[], float]]] = field(default_factory=list)
 
     @contextmanager
     def open(self) -> Iterator[Ledger]:
@@ -45,6 +46,17 @@ class Ledger:
         yield
         seconds = time.perf_counter() - start
         self.passes.append(Pass(phase, rows, batch, context, seconds, mode, model))
+
+    def owe(self, entry: Pass, seconds: Callable[[], float]) -> None:
+        """Enter a pass that is still running on a device; :meth:`settle` asks for its time."""
+        self._owed.append((len(self.passes), seconds))
+        self.passes.append(entry)
+
+    def settle(self) -> None:
+        """Fill in the seconds of the passes that are owed; the device has been waited for."""
+        for index, seconds in self._owed:
+            self.passes[index] = replace(self.passes[index], seconds=seconds())
+        self._owed.clear()
 
     def seconds(self, phase: Phase) -> float:
         """Total time of the passes of one phase, in seconds."""

@@ -20,6 +20,7 @@ from breakeven.cost.ledger import Ledger
 from breakeven.decode.budget import plan_cache
 from breakeven.decode.policy.base import Policy, Prospect
 from breakeven.decode.request import Completion, Request
+from breakeven.decode.resident import resident_round
 from breakeven.decode.round import padded_chain, speculative_round
 from breakeven.decode.stopping import Stopper
 from breakeven.drafters.base import Context, Drafter
@@ -126,7 +127,8 @@ class Batch:
             self._plain_step()
             return
         start, bought = time.perf_counter(), len(self._context.ledger.passes)
-        proposal, outcomes = speculative_round(
+        play = resident_round if self._verifier.resident else speculative_round
+        outlook, outcomes = play(
             self._context,
             self._drafter,
             self._policy,
@@ -135,9 +137,9 @@ class Batch:
         )
         seconds = time.perf_counter() - start
         rounds = [
-            self._account(slot, prospect, outcome, proposal.choice, seconds)
+            self._account(slot, prospect, outcome, outlook.choice, seconds)
             for slot, prospect, outcome in zip(
-                self._slots, proposal.prospects, outcomes, strict=True
+                self._slots, outlook.prospects, outcomes, strict=True
             )
         ]
         self._policy.observe(self._context.ledger.passes[bought:], rounds)
@@ -147,11 +149,12 @@ class Batch:
         roots = [tokens[-1:] for tokens in context.tokens]
         layout = padded_chain(context, roots)
         out = self._verifier.run(
-            Phase.PLAIN, layout, context.cache, context.ledger, logits="choices"
+            Phase.PLAIN, layout, context.cache, context.ledger, logits="choices", wait=False
         )
         assert out.choices is not None
         context.cache.commit(1)
-        chosen = out.choices[:, 0].tolist()
+        chosen = out.choices[:, 0].tolist()  # waits for the pass
+        context.ledger.settle()
         for slot, tokens, token in zip(self._slots, context.tokens, chosen, strict=True):
             tokens.append(token)
             slot.take([token])

@@ -22,12 +22,18 @@ from breakeven.verifier.rows import Rows, chain, tree
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """What goes into a verify pass, and what the policy knew and chose (see :class:`Choice`)."""
+class Outlook:
+    """What the policy knew before a round, and what it chose (see :class:`Choice`)."""
 
     prospects: Sequence[Prospect]
     choice: Choice
-    drafts: Sequence[Draft]
+    k: int  # the choice, within the requests' room
+    seen: Sequence[Draft] | None  # drafts that took no pass
+
+    @property
+    def phase(self) -> Phase:
+        """What the verify pass is bought for."""
+        return Phase.VERIFY if self.choice.k else Phase.PLAIN
 
 
 def speculative_round(
@@ -36,32 +42,39 @@ def speculative_round(
     policy: Policy,
     requests: Sequence[str],
     room: Sequence[int],
-) -> tuple[Proposal, list[Verified]]:
+) -> tuple[Outlook, list[Verified]]:
     """Draft as far as ``policy`` lets, verify, commit what the verifier agrees with.
 
     ``requests[b]`` names request b and ``room[b]`` (≥ 1) is how many more tokens it may get;
     drafts are shortened to it. Afterwards ``context.tokens`` and ``context.cache`` have grown by
     the committed tokens.
     """
-    proposal = propose(context, drafter, policy, requests, room)
-    if proposal.choice.k:
-        verified, hidden = verify(context, proposal.drafts, Phase.VERIFY, drafter)
-    else:  # a plain step: nothing of the drafter's rides in it
-        verified, hidden = verify(context, proposal.drafts, Phase.PLAIN)
+    outlook = look_ahead(context, drafter, policy, requests, room)
+    drafts = propose(context, drafter, policy, outlook, room)
+    # nothing of the drafter's rides in a plain step
+    rider = drafter if outlook.choice.k else None
+    verified, hidden = verify(context, drafts, outlook.phase, rider)
+    conclude(context, drafter, verified, hidden)
+    return outlook, verified
+
+
+def conclude(
+    context: Context, drafter: Drafter, verified: Sequence[Verified], hidden: Tensor
+) -> None:
+    """The end of a round: tokens are committed, and the drafter learns of it."""
     for tokens, outcome in zip(context.tokens, verified, strict=True):
         tokens.extend(outcome.tokens)
     drafter.observe(context, verified, hidden)
-    return proposal, verified
 
 
-def propose(
+def look_ahead(
     context: Context,
     drafter: Drafter,
     policy: Policy,
     requests: Sequence[str],
     room: Sequence[int],
-) -> Proposal:
-    """The drafts of a round. Those that take no pass are looked at before the policy chooses."""
+) -> Outlook:
+    """How much to draft. Drafts that take no pass are looked at before the policy chooses."""
     most = max(room) - 1
     seen = drafter.glimpse(context, min(policy.longest, most))
     if seen is None:
@@ -71,13 +84,19 @@ def propose(
             Prospect(name, d.match, len(d.tokens)) for name, d in zip(requests, seen, strict=True)
         ]
     choice = policy.choose(prospects, int(context.cache.lengths.max()))
-    k = min(choice.k, most)
-    if k == 0:
-        return Proposal(prospects, choice, [Draft(())] * context.batch)
+    return Outlook(prospects, choice, min(choice.k, most), seen)
+
+
+def propose(
+    context: Context, drafter: Drafter, policy: Policy, outlook: Outlook, room: Sequence[int]
+) -> list[Draft]:
+    """The drafts of a round, as long as the policy and the requests' room let them be."""
+    if outlook.k == 0:
+        return [Draft(())] * context.batch
+    seen, k = outlook.seen, outlook.k
     drafts = [d.clipped(k) for d in seen] if seen else drafter.propose(context, k)
     drafts = [policy.trim(d) for d in drafts]
-    drafts = [d.clipped(max(d.free, r - 1)) for d, r in zip(drafts, room, strict=True)]
-    return Proposal(prospects, choice, drafts)
+    return [d.clipped(max(d.free, r - 1)) for d, r in zip(drafts, room, strict=True)]
 
 
 def verify(
@@ -118,7 +137,8 @@ def verify(
     if not branched:
         context.cache.commit([v.committed - free for v in verified])
         if drafter and aboard.rows.width > width:
-            drafter.land(out.choices[:, width:], verified)
+            accepted = torch.tensor([v.accepted for v in verified], device=out.choices.device)
+            drafter.land(out.choices[:, width:], accepted)
         return verified, out.hidden[:, :width]
     paths = [kept_rows(v) for v in verified]
     context.cache.keep(paths)

@@ -37,6 +37,18 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
+class Sketch:
+    """Chains of drafted tokens that the host has not seen: ids ``[B, K]`` on the device.
+
+    ``counts[b]`` of request b's are drafts; ``free`` as in :class:`Draft`.
+    """
+
+    ids: Tensor
+    counts: Sequence[int]
+    free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Boarding:
     """A verify pass as a drafter would have it: the chain's rows first, then rows of its own.
 
@@ -95,14 +107,21 @@ class Drafter(ABC):
         the same ``free``.
         """
 
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """The chains of :meth:`propose` left on the device; None: :meth:`propose` has them."""
+        return None
+
     def board(self, context: Context, rows: Rows) -> Boarding:
         """The verify pass of ``rows``, and what of the drafter's rides in it (a chain's only)."""
         return Boarding(rows)
 
     def land(  # noqa: B027 - optional hook
-        self, choices: Tensor, verified: Sequence[Verified]
+        self, choices: Tensor, accepted: Tensor
     ) -> None:
-        """The arg-max ids ``[B, extra]`` of the rows that rode in the pass, and its outcome."""
+        """The arg-max ids ``[B, extra]`` of the rows that rode in the pass, and its outcome.
+
+        ``accepted`` ``[B]`` are the drafts accepted, on the same device.
+        """
 
     def observe(  # noqa: B027 - optional hook
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None

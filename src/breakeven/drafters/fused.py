@@ -18,10 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from breakeven.core import Draft, Verified
-from breakeven.drafters.base import Boarding, Context, Drafter
+from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.errors import DrafterError
@@ -54,50 +55,60 @@ class Fused(Drafter):
         self.adapter, self.plan, self.verifier, self.groups = adapter, plan, verifier, groups
         self.longest = plan.masks
         self.scratch_rows = (groups or plan.masks + 1) * plan.masks
-        self._next: list[tuple[int, ...]] = []
-        self._boarded = False
+        self._ids = torch.zeros(0, plan.masks, dtype=torch.long)  # [B, masks], where ids are made
+        self._counts: list[int] = []  # how many of a slot's are drafts: all or none
+        self._groups = 0  # in the pass of this round
 
     def reserve(self, batch: int, capacity: int) -> None:
         """Nothing is drafted yet for any request."""
-        self._next = [()] * batch
+        self._counts = [0] * batch
 
     def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
         """The first pass of a request verifies nothing and drafts."""
         for slot in range(start, context.batch):
-            self._next[slot] = ()
+            self._counts[slot] = 0
 
     def propose(self, context: Context, k: int) -> list[Draft]:
         """What the last pass drafted."""
-        return [Draft(tokens[:k]) for tokens in self._next[: context.batch]]
+        if not any(self._counts):
+            return [Draft(())] * context.batch
+        found = zip(self._ids[: context.batch].tolist(), self._counts, strict=False)
+        return [Draft(tuple(tokens[: min(k, count)])) for tokens, count in found]
+
+    @torch.inference_mode()
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """The same without a look at the ids."""
+        counts = [min(k, count) for count in self._counts[: context.batch]]
+        return Sketch(self._ids[: context.batch, :k], counts) if any(counts) else None
 
     def board(self, context: Context, rows: Rows) -> Boarding:
         """One group of masks for each outcome of the chain ``rows``, as far as groups go."""
-        self._next = [()] * len(self._next)  # this pass uses them up
-        self._boarded = True
-        groups = min(rows.width, self.groups or rows.width)
-        layout = with_groups(rows, self.plan.shape, groups)
+        self._groups = min(rows.width, self.groups or rows.width)
+        layout = with_groups(rows, self.plan.shape, self._groups)
         last = context.verifier.shape.max_positions - 1
         layout = replace(layout, positions=layout.positions.clamp(max=last))
         return Boarding(layout, self.adapter)
 
-    def land(self, choices: Tensor, verified: Sequence[Verified]) -> None:
-        """Keep the group of each outcome; an outcome without one leaves nothing to verify."""
-        groups = choices.view(len(verified), -1, self.plan.masks).tolist()
-        for slot, outcome in enumerate(verified):
-            if outcome.accepted < len(groups[slot]):
-                self._next[slot] = tuple(groups[slot][outcome.accepted])
+    @torch.inference_mode()
+    def land(self, choices: Tensor, accepted: Tensor) -> None:
+        """Keep the group of each outcome."""
+        groups = choices.view(len(accepted), self._groups, self.plan.masks)
+        index = accepted.clamp(max=self._groups - 1)[:, None, None]
+        self._ids = groups.gather(1, index.expand(-1, 1, self.plan.masks))[:, 0].clone()
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
     ) -> None:
-        """After a plain step, which nothing rides in, older drafts are out of place."""
-        if not self._boarded:
-            self._next = [()] * len(self._next)
-        self._boarded = False
+        """An outcome without a group, or a plain step, leaves nothing to verify."""
+        for slot, outcome in enumerate(verified):
+            self._counts[slot] = self.plan.masks if outcome.accepted < self._groups else 0
+        self._groups = 0
 
+    @torch.inference_mode()
     def move(self, source: int, target: int) -> None:
         """The drafts go with the request."""
-        self._next[target] = self._next[source]
+        self._ids[target] = self._ids[source]
+        self._counts[target] = self._counts[source]
 
     @classmethod
     def load(

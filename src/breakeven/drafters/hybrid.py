@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from breakeven.core import Draft, Verified
-from breakeven.drafters.base import Context, Drafter, LookupDrafter
+from breakeven.drafters.base import Context, Drafter, LookupDrafter, Sketch
 from breakeven.drafters.registry import load_trained
 from breakeven.drafters.suffix import Suffix
 from breakeven.verifier.identity import Identity
@@ -50,6 +50,10 @@ class Hybrid(Drafter):
         """The looked-up drafts if all are confident, else the trained drafter's."""
         seen = self.glimpse(context, k)
         return self.trained.propose(context, k) if seen is None else seen
+
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """The trained drafter's; only asked for when the lookup is not confident."""
+        return self.trained.sketch(context, k)
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None

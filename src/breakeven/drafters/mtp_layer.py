@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.cache import Past
-from breakeven.verifier.decoder import Block, BlockPass, LeanVerifier, rms_norm
+from breakeven.verifier.decoder import Block, BlockPass, LeanVerifier, grouped_mask, rms_norm
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle
@@ -66,7 +66,9 @@ class MTPLayer(nn.Module):
         if self._native is not None and self._native.takes(past, None):
             return self._native.run(x, rows, past, self._rotary, None, (), (0,)).hidden
         cos, sin = self._rotary(rows.positions)
-        shared = BlockPass(cos, sin, past, past.span(rows), adapter=None, gated=None)
+        span, a = past.span(rows), self.architecture
+        mask = grouped_mask(span.mask, a.heads // a.kv_heads)
+        shared = BlockPass(cos, sin, past, span, mask, adapter=None, gated=None)
         return rms_norm(self.block(x, shared), self.norm, self.architecture.norm_eps)
 
     def freeze(self) -> MTPLayer:

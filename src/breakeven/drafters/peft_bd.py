@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from breakeven.core import Draft, Phase
-from breakeven.drafters.base import Context
+from breakeven.drafters.base import Context, Sketch
 from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
 from breakeven.drafters.card import Card
 from breakeven.drafters.denoise import Canvas
@@ -89,8 +89,19 @@ class BlockDrafter(MarginalDrafter):
         """At most ``plan.most`` tokens per request, from ``steps`` passes."""
         canvas, out, index = self._denoise(context, k, "choices")
         assert out.choices is not None
-        drafts = canvas.drafts(out.choices.gather(1, index).cpu())[:, :k]
+        drafts = canvas.drafts(out.choices.cpu().gather(1, index))[:, :k]
         return [Draft(tuple(tokens), free=self.free) for tokens in drafts.tolist()]
+
+    @torch.inference_mode()
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """The same without a look at the ids; not for an own cache or several steps."""
+        if self._own is not None or self.steps > 1:
+            return None
+        _, out, index = self._denoise(context, k, "choices", wait=False)
+        assert out.choices is not None
+        columns = index[0].tolist()[:k]  # the same for all: the root alone is read in front
+        ids = torch.stack([out.choices[:, column] for column in columns], dim=1)
+        return Sketch(ids, [len(columns)] * context.batch, self.free)
 
     @torch.inference_mode()
     def candidates(self, context: Context, k: int, top: int) -> list[list[Candidates]]:
@@ -99,7 +110,7 @@ class BlockDrafter(MarginalDrafter):
         assert out.logits is not None
         shares, named = out.logits.softmax(dim=-1, dtype=torch.float32).topk(top, dim=-1)
         spread = index[:, :, None].expand(-1, -1, top)
-        shares, named = shares.gather(1, spread).cpu(), named.gather(1, spread).cpu()
+        shares, named = shares.cpu().gather(1, spread), named.cpu().gather(1, spread)
         drafts = canvas.drafts(named[:, :, 0])[:, :k]
         decided = drafts != named[:, : drafts.shape[1], 0]
         decided[:, : self.free] = True
@@ -116,11 +127,12 @@ class BlockDrafter(MarginalDrafter):
         return found
 
     def _denoise(
-        self, context: Context, k: int, logits: Literal["choices", "all"]
+        self, context: Context, k: int, logits: Literal["choices", "all"], wait: bool = True
     ) -> tuple[Canvas, Output, Tensor]:
         """All passes of one draft: the block, the last pass, and its rows' index ``[B, most]``.
 
-        ``logits`` says what the last pass is to tell of its rows.
+        ``logits`` says what the last pass is to tell of its rows; ``wait`` is that of
+        :meth:`Verifier.run`. The index is on the host.
         """
         k = min(k, self.plan.most)
         shape = BlockShape(self.plan.masks_for(k), self.plan.shape.rooted, self.plan.causal)
@@ -131,8 +143,8 @@ class BlockDrafter(MarginalDrafter):
             out, index = self._read(context, stream, cache, canvas, "all")
             assert out.logits is not None
             sure, named = out.logits.softmax(dim=-1, dtype=torch.float32).max(dim=-1)
-            canvas.fill(named.gather(1, index).cpu(), sure.gather(1, index).cpu())
-        out, index = self._read(context, stream, cache, canvas, logits)
+            canvas.fill(named.cpu().gather(1, index), sure.cpu().gather(1, index))
+        out, index = self._read(context, stream, cache, canvas, logits, wait)
         if self._own is not None:
             self._own.keep([len(tokens) for tokens in stream])
         return canvas, out, index
@@ -151,6 +163,7 @@ class BlockDrafter(MarginalDrafter):
         cache: KVCache,
         canvas: Canvas,
         logits: Literal["choices", "all"],
+        wait: bool = True,
     ) -> tuple[Output, Tensor]:
         """One pass, and ``[B, most]``: which of its rows name the tokens at offsets 1.."""
         counts = torch.tensor([len(tokens) for tokens in stream])
@@ -172,8 +185,9 @@ class BlockDrafter(MarginalDrafter):
             context.ledger,
             adapter=self.adapter,
             logits=logits,
+            wait=wait,
         )
-        return out, canvas.sources(counts, size).to(out.hidden.device)
+        return out, canvas.sources(counts, size)
 
     @classmethod
     def untrained(cls, verifier: Verifier, k: int) -> Self:
@@ -225,7 +239,7 @@ class BlockDrafter(MarginalDrafter):
             raise DrafterError(
                 f"{cls.name}: option '{min(unknown)}' is unknown; give cache, steps or refill"
             )
-        adapter = RowLoRA.load(folder, lean.architecture).to(lean.device)
+        adapter = RowLoRA.load(folder, lean.architecture).to(lean.device, lean.dtype)
         return cls(adapter.requires_grad_(False), plan, card.verifier, **options)  # type: ignore[arg-type]
 
 

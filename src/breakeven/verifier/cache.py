@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from breakeven.verifier.rows import Rows
+from breakeven.verifier.transfer import sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,11 @@ class KVCache:
     how many rows of each request count. Memory: :attr:`nbytes`.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, lengths: Tensor) -> None:
-        self.keys, self.values, self.lengths = keys, values, lengths
+    def __init__(
+        self, keys: Tensor, values: Tensor, lengths: Tensor, whole: KVCache | None = None
+    ) -> None:
+        """``whole`` is the cache that this one is a window of; it lives as long as its windows."""
+        self.keys, self.values, self.lengths, self._whole = keys, values, lengths, whole
 
     @classmethod
     def allocate(
@@ -98,7 +102,7 @@ class KVCache:
     def window(self, start: int, stop: int) -> KVCache:
         """Requests ``start..stop-1`` as a cache of their own, sharing storage and lengths."""
         return KVCache(
-            self.keys[:, start:stop], self.values[:, start:stop], self.lengths[start:stop]
+            self.keys[:, start:stop], self.values[:, start:stop], self.lengths[start:stop], self
         )
 
     def span(self, rows: Rows) -> Span:
@@ -106,13 +110,14 @@ class KVCache:
         longest, shortest = int(self.lengths.max()), int(self.lengths.min())
         stop = longest + rows.width
         assert stop <= self.capacity, f"cache of {self.capacity} slots cannot take {stop}"
-        slots = self.lengths[:, None] + torch.arange(rows.width)
+        device = self.keys.device
+        slots = sent(self.lengths[:, None] + torch.arange(rows.width), device)
         if rows.width == 1 and longest == shortest and rows.past is None:
             mask = None
         else:
-            mask = visibility(rows, self.lengths, slots, stop).to(self.keys.device)
+            mask = visibility(rows, sent(self.lengths, device), slots, stop)
         uniform = longest if longest == shortest else None
-        return Span(slots.to(self.keys.device), stop, mask, uniform)
+        return Span(slots, stop, mask, uniform)
 
     def extend(self, layer: int, keys: Tensor, values: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         """Write the rows as scratch; return views ``[B, H_kv, stop, d]`` of keys and values."""
@@ -171,11 +176,11 @@ class ReadOnlyPast:
 
     def span(self, rows: Rows) -> Span:
         """Plan a pass whose rows stand behind the longest cached request."""
-        longest = int(self.cache.lengths.max())
-        slots = (longest + torch.arange(rows.width)).expand(rows.batch, -1)
+        longest, device = int(self.cache.lengths.max()), self.cache.keys.device
+        slots = (longest + torch.arange(rows.width, device=device)).expand(rows.batch, -1)
         stop = longest + rows.width
-        mask = visibility(rows, self.cache.lengths, slots, stop)
-        return Span(slots, stop, mask.to(self.cache.keys.device), longest)
+        mask = visibility(rows, sent(self.cache.lengths, device), slots, stop)
+        return Span(slots, stop, mask, longest)
 
     def extend(self, layer: int, keys: Tensor, values: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         """Cached rows followed by the new ones, ``[B, H_kv, stop, d]``; differentiable."""

@@ -34,8 +34,10 @@ class BlockPass:
     sin: Tensor  # [B, 1, W, d]
     past: Past
     span: Span
+    mask: Tensor | None  # what :func:`grouped_attention` wants
     adapter: RowLoRA | None
     gated: Tensor | None  # indices of the rows with the adapter on; None: all of them
+    gate: Tensor | None = None  # [W, 1] bool: the same as a mask, where indices must not be asked
 
 
 class Block(nn.Module):
@@ -91,7 +93,7 @@ class Block(nn.Module):
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, heads, W, d]
         q, k = rotate(q, shared), rotate(k, shared)
         k, v = shared.past.extend(self.index, k, v, shared.span)  # [B, H_kv, S, d]
-        return self._linear("o", grouped_attention(q, k, v, shared.span.mask), shared)
+        return self._linear("o", grouped_attention(q, k, v, shared.mask), shared)
 
     def _linear(self, group: str, x: Tensor, shared: BlockPass) -> Tensor:
         y: Tensor = self.linears[group](x)
@@ -99,7 +101,9 @@ class Block(nn.Module):
             return y
         if shared.gated is None:
             delta = shared.adapter.delta(self.index, group, x)
-            return y if delta is None else y + delta
+            if delta is None:
+                return y
+            return y + delta if shared.gate is None else torch.where(shared.gate, y + delta, y)
         delta = shared.adapter.delta(self.index, group, x[:, shared.gated])
         return y if delta is None else y.index_add(1, shared.gated, delta)
 
@@ -118,16 +122,19 @@ def rotate(x: Tensor, shared: BlockPass) -> Tensor:
 def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Grouped-query attention: ``q [B, heads, W, d]`` over ``k, v [B, H_kv, S, d]``.
 
-    The heads of a group are laid beside each other as rows, so keys are read once per group.
-    Returns ``[B, W, heads * d]``.
+    The heads of a group are laid beside each other as rows, so keys are read once per group;
+    ``mask`` is :func:`grouped_mask`'s, made once for all layers. Returns ``[B, W, heads * d]``.
     """
     batch, heads, width, dim = q.shape
     groups = heads // k.shape[1]
     rows = q.reshape(batch, k.shape[1], groups * width, dim)
-    if mask is not None:
-        mask = mask[:, None].repeat(1, 1, groups, 1)  # [B, 1, groups * W, S]
     out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)
     return out.reshape(batch, heads, width, dim).transpose(1, 2).reshape(batch, width, -1)
+
+
+def grouped_mask(visible: Tensor | None, groups: int) -> Tensor | None:
+    """``[B, W, S]`` visibility as ``[B, 1, groups * W, S]``, one copy for each head of a group."""
+    return None if visible is None else visible[:, None].repeat(1, 1, groups, 1)
 
 
 class LeanVerifier(Verifier):
@@ -144,8 +151,9 @@ class LeanVerifier(Verifier):
     ) -> None:
         """``native`` False keeps to PyTorch even where the CPU kernels could run."""
         self.architecture, self.shape, self.name = architecture, architecture.shape, name
-        self._norm, self._rotary = tensors["model.norm.weight"], rotary
+        self._norm = tensors["model.norm.weight"]
         self.dtype, self.device = self._norm.dtype, self._norm.device
+        self._rotary = rotary.on(self.device)
         embedding = tensors["model.embed_tokens.weight"]
         head = embedding if architecture.tied else tensors["lm_head.weight"]
         self._head = FrozenLinear(head)
@@ -269,9 +277,7 @@ class LeanVerifier(Verifier):
     def _late_masks(self, rows: Rows, past: Past, adapter: RowLoRA, taps: Sequence[int]) -> Output:
         """Clean rows run through all layers, the masks behind them only from ``enter`` on."""
         assert rows.masked is not None
-        masked = rows.masked if rows.masked.dim() == 1 else rows.masked[0]
-        front, enter = int((~masked).sum()), adapter.enter
-        assert bool(masked[front:].all()), "late masks stand behind the clean rows"
+        front, enter = self._clean_rows(rows, past), adapter.enter
         states = [adapter.mask_vector.to(self.dtype).expand(rows.batch, rows.width - front, -1)]
         early: dict[int, Tensor] = {}
         if front:
@@ -284,6 +290,10 @@ class LeanVerifier(Verifier):
         out = self.body(replace(rows, masked=None), past, adapter, late, rest)
         return replace(out, taps={**{t: early[t] for t in taps if t < enter}, **out.taps})
 
+    def _clean_rows(self, rows: Rows, past: Past) -> int:
+        """How many rows stand before the masks that enter late."""
+        return clean_rows(rows)
+
     def _shared(self, rows: Rows, past: Past, adapter: RowLoRA | None) -> BlockPass:
         cos, sin = self._rotary(rows.positions)
         gated = None
@@ -291,7 +301,18 @@ class LeanVerifier(Verifier):
             gated = rows.gate.nonzero().squeeze(1)
         if rows.gate is None or not bool(rows.gate.any()):
             adapter = None
-        return BlockPass(cos, sin, past, past.span(rows), adapter, gated)
+        span = past.span(rows)
+        mask = grouped_mask(span.mask, self.shape.heads // self.shape.kv_heads)
+        return BlockPass(cos, sin, past, span, mask, adapter, gated)
+
+
+def clean_rows(rows: Rows) -> int:
+    """How many rows stand before the masks; behind them there must be nothing but masks."""
+    assert rows.masked is not None
+    masked = rows.masked if rows.masked.dim() == 1 else rows.masked[0]
+    front = int((~masked).sum())
+    assert bool(masked[front:].all()), "late masks stand behind the clean rows"
+    return front
 
 
 def _block(architecture: Architecture, index: int, tensors: Mapping[str, Tensor]) -> Block:

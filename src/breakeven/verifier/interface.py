@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from breakeven.core import Phase
+from breakeven.core import Pass, Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.verifier.cache import KVCache, Past
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
+from breakeven.verifier.transfer import timed
 
 LogitRows = Literal["all", "none", "choices"] | Tensor
 
@@ -54,6 +55,26 @@ class Part:
     inputs: Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """All that one inference pass is made of; see :meth:`Verifier.run`."""
+
+    phase: Phase
+    rows: Rows
+    cache: KVCache
+    adapter: RowLoRA | None
+    taps: tuple[int, ...]
+    logits: LogitRows
+    part: Part | None
+
+
+class Launch(NamedTuple):
+    """A pass that only has to be started; on a GPU it may go on after ``start`` returned."""
+
+    mode: str
+    start: Callable[[], Output]
+
+
 class Verifier(ABC):
     """A causal language model behind one interface: the lean decoder or the fallback.
 
@@ -64,6 +85,8 @@ class Verifier(ABC):
     name: str
     shape: ModelShape
     mode: str = "eager"
+    resident: bool = False
+    """Whether rounds keep token ids on the device (:mod:`breakeven.decode.resident`)."""
     dtype: torch.dtype
     device: torch.device
 
@@ -103,6 +126,27 @@ class Verifier(ABC):
             device=self.device,
         )
 
+    def prepare(self, order: Order) -> Launch:
+        """A pass, ready to be launched, and the execution mode it will run in."""
+
+        def launch() -> Output:
+            rows = order.rows.to(self.device)
+            out = self.body(rows, order.cache, order.adapter, order.taps, order.part)
+            return self.answered(out, order.logits)
+
+        return Launch(self.mode, launch)
+
+    def answered(self, out: Output, logits: LogitRows) -> Output:
+        """A body's output with what is wanted of the head."""
+        if isinstance(logits, Tensor):
+            picked = out.hidden[torch.arange(len(logits)), logits][:, None]
+            return Output(out.hidden, self.head(picked), out.taps)
+        if logits == "all":
+            return Output(out.hidden, self.head(out.hidden), out.taps)
+        if logits == "choices":
+            return Output(out.hidden, None, out.taps, self.choose(out.hidden))
+        return out
+
     @torch.inference_mode()
     def run(
         self,
@@ -115,30 +159,38 @@ class Verifier(ABC):
         taps: Sequence[int] = (),
         logits: LogitRows = "all",
         part: Part | None = None,
+        wait: bool = True,
     ) -> Output:
         """One inference pass, entered in the ledger. Rows stay scratch until ``cache.commit``.
 
         ``logits`` says which rows get logits: ``"all"``, ``"none"``, or a ``[B]`` index of one
         row per request. ``"choices"`` gives every row's arg-max instead, which need not write
-        ``[B, W, V]`` numbers.
+        ``[B, W, V]`` numbers. Without ``wait`` a GPU may still be at work when this returns, and
+        the caller has ``ledger.settle()`` to call once it has waited.
         """
-        context = int(cache.lengths.max())
+        mode, launch = self.prepare(Order(phase, rows, cache, adapter, tuple(taps), logits, part))
+        entry = Pass(
+            phase,
+            rows.width,
+            rows.batch,
+            int(cache.lengths.max()),
+            0.0,
+            mode,
+            "verifier" if part is None else f"{len(part.layers)} layers",
+        )
+        if self.device.type == "cuda" and not wait:
+            outputs: list[Output] = []
+            ledger.owe(entry, timed(self.device, lambda: outputs.append(launch())))
+            return outputs[0]
         with ledger.buy(
             phase,
-            rows=rows.width,
-            batch=rows.batch,
-            context=context,
-            mode=self.mode,
-            model="verifier" if part is None else f"{len(part.layers)} layers",
+            rows=entry.rows,
+            batch=entry.batch,
+            context=entry.context,
+            mode=entry.mode,
+            model=entry.model,
         ):
-            out = self.body(rows.to(self.device), cache, adapter, taps, part)
-            if isinstance(logits, Tensor):
-                picked = out.hidden[torch.arange(rows.batch), logits][:, None]
-                out = Output(out.hidden, self.head(picked), out.taps)
-            elif logits == "all":
-                out = Output(out.hidden, self.head(out.hidden), out.taps)
-            elif logits == "choices":
-                out = Output(out.hidden, None, out.taps, self.choose(out.hidden))
+            out = launch()
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         return out

@@ -16,6 +16,8 @@ class Rotary:
     def __init__(self, inverse_frequencies: Tensor, scale: float, dtype: torch.dtype) -> None:
         self._frequencies, self._scale, self._dtype = inverse_frequencies, scale, dtype
         self._cos = self._sin = torch.empty(0, inverse_frequencies.numel() * 2)
+        self._device = torch.device("cpu")
+        self._whole = False  # the tables hold every position there can be
 
     @classmethod
     def from_config(cls, config: Any, architecture: Architecture, dtype: torch.dtype) -> Rotary:
@@ -32,11 +34,29 @@ class Rotary:
 
     def recast(self, dtype: torch.dtype) -> Rotary:
         """The same frequencies, tables in another type."""
-        return Rotary(self._frequencies, self._scale, dtype)
+        twin = Rotary(self._frequencies, self._scale, dtype)
+        twin._device = self._device
+        return twin
+
+    def on(self, device: torch.device, positions: int = 0) -> Rotary:
+        """The same frequencies with tables on ``device``.
+
+        With ``positions`` they are made for so many once and for all: they never move, and a
+        look-up asks nothing of the host.
+        """
+        twin = self.recast(self._dtype)
+        twin._device = device
+        if positions:
+            twin._grow(positions)
+            twin._whole = True
+        return twin
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Look the positions up, growing the tables when they are new."""
-        cos, sin = self.tables(int(positions.max()) + 1)
+        if self._whole:
+            cos, sin = self._cos, self._sin
+        else:
+            cos, sin = self.tables(int(positions.max()) + 1)
         index = positions.to(cos.device)
         return cos[index][:, None], sin[index][:, None]
 
@@ -49,5 +69,5 @@ class Rotary:
     def _grow(self, length: int) -> None:
         angles = torch.outer(torch.arange(length, dtype=torch.float32), self._frequencies)
         angles = torch.cat((angles, angles), dim=-1)
-        self._cos = (angles.cos() * self._scale).to(self._dtype)
-        self._sin = (angles.sin() * self._scale).to(self._dtype)
+        self._cos = (angles.cos() * self._scale).to(self._device, self._dtype)
+        self._sin = (angles.sin() * self._scale).to(self._device, self._dtype)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from breakeven.verifier.transfer import sent
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -50,12 +52,12 @@ class Rows:
     def to(self, device: torch.device | str) -> Rows:
         """The same rows on a device."""
         return Rows(
-            self.token_ids.to(device),
-            self.positions.to(device),
-            self.sees.to(device),
-            past=None if self.past is None else self.past.to(device),
-            gate=None if self.gate is None else self.gate.to(device),
-            masked=None if self.masked is None else self.masked.to(device),
+            sent(self.token_ids, device),
+            sent(self.positions, device),
+            sent(self.sees, device),
+            past=None if self.past is None else sent(self.past, device),
+            gate=None if self.gate is None else sent(self.gate, device),
+            masked=None if self.masked is None else sent(self.masked, device),
         )
 
 
@@ -264,7 +266,7 @@ def with_groups(chain_rows: Rows, shape: BlockShape, groups: int) -> Rows:
     own = group[:, None] == group[None, :]
     sees[width:, width:] = own & shape.sees().repeat(groups, groups)
     gate = torch.arange(width + extra) >= width
-    blank = torch.zeros(batch, extra, dtype=torch.long)
+    blank = torch.zeros(batch, extra, dtype=torch.long, device=chain_rows.token_ids.device)
     return Rows(
         token_ids=torch.cat((chain_rows.token_ids, blank), dim=1),
         positions=torch.cat((chain_rows.positions, chain_rows.positions[:, group] + offsets), 1),
