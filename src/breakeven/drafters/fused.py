@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from breakeven.core import Draft, Verified
 from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
@@ -67,6 +68,7 @@ class Fused(Drafter):
         """The first pass of a request verifies nothing and drafts."""
         for slot in range(start, context.batch):
             self._counts[slot] = 0
+        self._ids = F.pad(self._ids, (0, 0, 0, max(0, context.batch - len(self._ids))))
 
     def propose(self, context: Context, k: int) -> list[Draft]:
         """What the last pass drafted."""
