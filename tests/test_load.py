@@ -171,6 +171,10 @@ def test_no_cuda_is_said_at_once(folder: Path) -> None:
         pytest.skip("this machine has CUDA")
     with pytest.raises(ModelError, match="no CUDA device"):
         load_verifier(str(folder), device="cuda")
+    with pytest.raises(ModelError, match="mode 'graph': CUDA graphs need a CUDA device"):
+        load_verifier(str(folder), mode="graph")
+    with pytest.raises(ModelError, match=r"mode 'grap': .*graph"):
+        load_verifier(str(folder), mode="grap")
 
 
 def test_an_unknown_backend_is_named(folder: Path) -> None:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from breakeven.cli.options import BUNDLED, Device, DryRun, Force, Json, OutPath, Seed, Threads
+from breakeven.cli.options import (
+    BUNDLED,
+    Device,
+    DryRun,
+    Force,
+    Json,
+    Mode,
+    OutPath,
+    Seed,
+    Threads,
+)
 from breakeven.errors import OutputExistsError
 
 if TYPE_CHECKING:
@@ -69,6 +79,7 @@ def calibrate(
     other_modes: OtherModes = True,
     threads: Threads = None,
     device: Device = "cpu",
+    mode: Mode = None,
     seed: Seed = 0,
     out: OutPath = Path("runs/calibration"),
     force: Force = False,
@@ -106,7 +117,7 @@ def calibrate(
         print(json.dumps(intention(plan, model), indent=2) if as_json else said(plan, model))
         return
     out.mkdir(parents=True, exist_ok=True)  # before the work: it may not be allowed
-    found, verifier = measured(model, plan, threads, device, other_modes)
+    found, verifier = measured(model, plan, threads, device, mode, other_modes)
     found.write(out / FILE)
     checked = check(found, verifier, asked, seed=seed) if asked else []
     write_page(found, out / PAGE, asked, checked)
@@ -163,18 +174,26 @@ def said(plan: CalibrationPlan, model: str) -> str:
 
 
 def measured(
-    model: str, plan: CalibrationPlan, threads: int | None, device: str, other_modes: bool
+    model: str,
+    plan: CalibrationPlan,
+    threads: int | None,
+    device: str,
+    mode: str | None,
+    other_modes: bool,
 ) -> tuple[Calibration, Verifier]:
     """Load the model, in PyTorch as well where it has a faster path, and calibrate."""
     from dataclasses import replace
 
     from breakeven.measure.calibration.run import calibrate as run
+    from breakeven.verifier.graphs import GraphVerifier
     from breakeven.verifier.load import load_verifier
 
-    loaded = load_verifier(model, threads=threads, device=device)
+    loaded = load_verifier(model, threads=threads, device=device, mode=mode)
     plan = replace(plan, drafters=fitting(plan.drafters, loaded))
-    others = {}
-    if other_modes and loaded.verifier.mode == "native":
+    others: dict[str, Verifier] = {}
+    if other_modes and isinstance(loaded.verifier, GraphVerifier):
+        others["eager"] = loaded.verifier.eager
+    elif other_modes and loaded.verifier.mode == "native":
         others["eager"] = load_verifier(model, device=device, backend="lean").verifier
     command = shlex.join(["breakeven", *sys.argv[1:]])
     return run(loaded, plan, others=others, command=command), loaded.verifier

@@ -55,6 +55,10 @@ def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     native = report["native"]
     kernels = "native CPU kernels" if native["active"] else "PyTorch, native CPU kernels off"
     yield "verifier", f"lean decoder on {kernels} ({native['reason']})"
+    if gpu["devices"]:
+        yield "", "with --device cuda: CUDA graphs, bf16 (--mode eager launches kernel by kernel)"
+    else:
+        yield "", "--device cuda and --mode graph are refused: this torch sees no CUDA device"
     for name, present in report["bundled"].items():
         yield "model", f"{name}: {'installed' if present else 'missing'}"
     for name, folder in report["caches"].items():

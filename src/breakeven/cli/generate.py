@@ -21,6 +21,7 @@ from breakeven.cli.options import (
     Dtype,
     Json,
     MaxNewTokens,
+    Mode,
     ModelName,
     Threads,
 )
@@ -84,6 +85,7 @@ def generate(
     show_drafts: Colour = False,
     threads: Threads = None,
     device: Device = "cpu",
+    mode: Mode = None,
     dtype: Dtype = None,
     as_json: Json = False,
 ) -> None:
@@ -105,7 +107,7 @@ def generate(
     from breakeven.verifier.precision import dtype_named
 
     kind = None if dtype is None else dtype_named(dtype)
-    loaded = load_verifier(model, threads=threads, device=device, dtype=kind)
+    loaded = load_verifier(model, threads=threads, device=device, dtype=kind, mode=mode)
     asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
     if not asked:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')

@@ -80,6 +80,14 @@ Threads = Annotated[
 Device = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="`cpu`, `cuda` or `cuda:1`.")
 ]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="`graph` (default on CUDA): passes replay CUDA graphs; `eager`: kernel by kernel.",
+    ),
+]
 Dtype = Annotated[
     str | None,
     typer.Option(

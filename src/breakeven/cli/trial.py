@@ -45,6 +45,7 @@ FLAGS = {
     "k": "k",
     "model": "verifier.name",
     "device": "verifier.device",
+    "mode": "verifier.mode",
     "threads": "verifier.threads",
     "artifact": "prompts.artifact",
     "split": "prompts.split",
@@ -71,7 +72,7 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     from breakeven.verifier.load import load_verifier
 
     who, what = recipe.verifier, recipe.prompts
-    loaded = load_verifier(who.name, threads=who.threads, device=who.device)
+    loaded = load_verifier(who.name, threads=who.threads, device=who.device, mode=who.mode)
     ours = what.artifact == PromptSection().artifact
     artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
     rows = artifact.rows(what.split)

@@ -21,6 +21,7 @@ class VerifierSection(Section):
 
     name: str = "smollm2-135m"
     device: str = "cpu"
+    mode: Literal["eager", "graph"] | None = None  # null: graph on CUDA
     threads: PositiveInt | None = None  # null: as many as physical cores
 
 

@@ -185,6 +185,7 @@ class LeanVerifier(Verifier):
         *,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
         native: bool = True,
     ) -> LeanVerifier:
         """A random model of a transformers config, for tests and cost measurements."""
@@ -194,7 +195,7 @@ class LeanVerifier(Verifier):
         for key, size in tensor_sizes(architecture).items():
             noise = torch.randn(size, generator=generator, dtype=torch.float64)
             scale = 1.0 if len(size) == 1 else size[-1] ** -0.5
-            tensors[key] = (noise * scale * 0.5 + (1.0 if "norm" in key else 0.0)).to(dtype)
+            tensors[key] = (noise * scale * 0.5 + (1.0 if "norm" in key else 0.0)).to(device, dtype)
         rotary = Rotary.from_config(config, architecture, dtype)
         name = f"random-{architecture.family}"
         return cls(architecture, rotary, tensors, name, native=native)

@@ -29,6 +29,7 @@ WARM_UPS = 3
 IDLE_CACHES = 4
 
 Replay = Callable[[], Output]
+Compiler = Callable[[Replay], Replay]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,23 @@ class _Ready:
 class GraphVerifier(LeanVerifier):
     """A lean decoder whose passes are static; shares the weights of the one it is made over."""
 
-    def __init__(self, eager: LeanVerifier, *, capture: bool, most: int = MOST_GRAPHS) -> None:
-        """``capture`` False: no graphs, the same passes. ``most``: graphs kept, latest used."""
+    def __init__(
+        self,
+        eager: LeanVerifier,
+        *,
+        capture: bool,
+        most: int = MOST_GRAPHS,
+        compiler: Compiler | None = None,
+    ) -> None:
+        """``capture`` False: no graphs, the same passes. ``most``: graphs kept, latest used.
+
+        ``compiler`` (``torch.compile``) makes each shape's pass a faster one.
+        """
         self.__dict__.update(eager.__dict__)
         self.eager, self.mode, self.resident = eager, "graph" if capture else "static", True
+        if compiler is not None:
+            self.mode = "compiled"
+        self._compiler = compiler
         self._native = None
         self._rotary = eager.rotary.on(self.device, self.shape.max_positions)
         self._capture, self._most = capture, most
@@ -113,7 +127,8 @@ class GraphVerifier(LeanVerifier):
         def compute() -> Output:
             return self.answered(self.body(rows, past, adapter, key.taps, part), logits)
 
-        return self._captured(compute) if self._capture else compute
+        work = compute if self._compiler is None else self._compiler(compute)
+        return self._captured(work) if self._capture else work
 
     def _captured(self, compute: Callable[[], Output]) -> Replay:
         """Warm up on a side stream, then capture."""

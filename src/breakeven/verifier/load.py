@@ -14,6 +14,7 @@ from breakeven.errors import ModelError, nearest
 from breakeven.verifier.architecture import Architecture, unsupported
 from breakeven.verifier.checkpoint import Checkpoint
 from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
+from breakeven.verifier.graphs import GraphVerifier
 from breakeven.verifier.identity import Identity, identify
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.native.body import obstacle
@@ -21,6 +22,7 @@ from breakeven.verifier.precision import check_dtype
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.sources import model_folder
 
+MODES = ("eager", "graph")
 BACKENDS = ("auto", "native", "lean", "transformers")
 
 
@@ -42,17 +44,21 @@ def load_verifier(
     device: str = "cpu",
     dtype: torch.dtype | None = None,
     backend: str = "auto",
+    mode: str | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load ``name``: a bundled model, a directory, a hub id or a GGUF file.
 
     ``dtype`` defaults to fp32 on CPU and bf16 on CUDA. ``backend`` is ``native`` (the
     lean decoder on the CPU kernels), ``lean`` (the same decoder in PyTorch), ``transformers``, or
-    ``auto``: the first of these that can run the model here. Raises :class:`ModelError`.
+    ``auto``: the first of these that can run the model here. ``mode`` ``graph`` replays CUDA
+    graphs (the lean decoder's default on CUDA), ``eager`` launches every kernel by itself. Raises
+    :class:`ModelError`.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend '{backend}': {nearest(backend, BACKENDS)}")
     _check_device(device)
+    _check_mode(mode, device)
     if threads:
         torch.set_num_threads(_allowed(threads))
     folder = model_folder(name)
@@ -60,13 +66,17 @@ def load_verifier(
     tokenizer = _tokenizer(folder, trust_remote_code)
     _check_tokenizer(folder, tokenizer, config)
     reason = unsupported(config)
+    if mode == "graph" and (reason or backend == "transformers"):
+        raise ModelError(f"mode 'graph': {name} runs through transformers; use mode eager")
     if backend in ("native", "lean") and reason:
         raise ModelError(f"{name}: {reason}; use backend auto or transformers")
     dtype = dtype or (torch.bfloat16 if device.startswith("cuda") else torch.float32)
     check_dtype(dtype, torch.device(device))
     verifier: Verifier
     if reason is None and backend != "transformers":
-        verifier = _lean(name, folder, config, dtype, device, backend)
+        lean = _lean(name, folder, config, dtype, device, backend)
+        graphs = device.startswith("cuda") and mode != "eager"
+        verifier = GraphVerifier(lean, capture=True) if graphs else lean
     else:
         from breakeven.verifier.fallback import TransformersVerifier
 
@@ -87,6 +97,17 @@ def _check_device(device: str) -> None:
         raise ModelError(f"device '{device}': this PyTorch sees no CUDA device; use device cpu")
     if kind == "cuda" and (torch.device(device).index or 0) >= torch.cuda.device_count():
         raise ModelError(f"device '{device}': there are {torch.cuda.device_count()} CUDA devices")
+
+
+def _check_mode(mode: str | None, device: str) -> None:
+    """Raise :class:`ModelError` for an execution mode that is unknown or impossible there."""
+    if mode not in (None, *MODES):
+        raise ModelError(f"mode '{mode}': {nearest(mode, MODES)}")
+    if mode == "graph" and not device.startswith("cuda"):
+        raise ModelError(
+            f"mode 'graph': CUDA graphs need a CUDA device, this is {device}; leave mode out, or "
+            "give device cuda"
+        )
 
 
 def _allowed(threads: int) -> int:
