@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -12,6 +13,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
 settings.register_profile("breakeven", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("breakeven")
 

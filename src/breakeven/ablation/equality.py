@@ -69,7 +69,7 @@ def verdict_line(found: Mapping[str, Equality]) -> str:
     """One sentence about all variants.
 
     >>> verdict_line({"a": Equality(Finding.EQUAL, 8, 0), "b": Equality(Finding.BUG, 8, 2)})
-    'output: NOT plain decoding\\'s for b; its numbers are void'
+    "output: NOT plain decoding's for b; its numbers are void"
     >>> verdict_line({"a": Equality(Finding.EQUAL, 8, 0)})
     "output: plain decoding's, in all 8 answers of all 1 variants"
     """

@@ -81,7 +81,7 @@ def sentence(shown: str, difference: Difference, speed: Estimate) -> str:
 
     >>> low = Difference("own", Estimate(-0.41, -0.55, -0.28), {0: -0.4, 1: -0.42})
     >>> sentence("v3 (reads the mismatched cache)", low, Estimate(0.62, 0.6, 0.64))
-    'v3 (reads the mismatched cache): −0.41 (−0.55 to −0.28) tokens per round against own; 0.62 (0.60 to 0.64) of plain decoding\\'s speed'
+    "v3 (reads the mismatched cache): −0.41 (−0.55 to −0.28) tokens per round against own; 0.62 (0.60 to 0.64) of plain decoding's speed"
     """  # noqa: E501 - one line is what is printed
     doubt = ""
     if math.isnan(difference.estimate.low):

@@ -169,17 +169,15 @@ def oracle(
 
     what = WhatIf(more_acceptance, draft_price, head_share, keep_vocabulary)
     _one_source(run_dir is not None, paper, acceptance is not None and run_dir is None)
-    rates = _numbers("--acceptance", acceptance) if acceptance is not None else []
+    rates = _numbers("--acceptance", acceptance or "")
     if paper:
         title, lines = paper_lines()
     elif run_dir is not None:
         title, lines = from_files(run_dir, rates, config, what)
     else:
         prices = _numbers("--verify-cost", verify_cost)
-        outlook = by_hand(
-            rates, draft_cost, prices, other=other_cost, plain=plain,
-            one_by_one=sequential, conditional=conditional,
-        )  # fmt: skip
+        how = {"one_by_one": sequential, "conditional": conditional}
+        outlook = by_hand(rates, draft_cost, prices, other=other_cost, plain=plain, **how)
         title, lines = hand_lines(outlook, what)
     _show(title, lines, as_json)
 
@@ -223,7 +221,7 @@ def checked_rates(rates: list[float]) -> list[float]:
 
 def _numbers(option: str, text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",")]
+        return [float(part) for part in text.split(",") if text]
     except ValueError:
         raise RecipeError(
             f"{option} {text!r}: numbers separated by commas, e.g. 0.8,0.6,0.5"
