@@ -16,6 +16,7 @@ from breakeven.config import Section, load_recipe, write_recipe
 from breakeven.data.recipe import PrepareRecipe
 from breakeven.errors import RecipeError
 from breakeven.measure.recipe import BenchRecipe
+from breakeven.paper.recipe import PaperRecipe
 from breakeven.train.recipe import TrainRecipe
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").rglob("*.yaml"))
@@ -129,6 +130,8 @@ def kind_of(tree: dict[str, object]) -> type[Section]:
         return PrepareRecipe
     if "groups" in tree:
         return Grid
+    if "ablations" in tree:
+        return PaperRecipe
     return DemoRecipe if "train" in tree else BenchRecipe
 
 

@@ -32,6 +32,16 @@ KNOWS = {
     "measure": {"cost", "verifier", "drafters", "decode", "data"},
     "ablation": {"cost", "verifier", "drafters", "decode", "data", "train", "measure"},
     "report": {"cost", "measure"},
+    "paper": {
+        "cost",
+        "verifier",
+        "drafters",
+        "decode",
+        "data",
+        "train",
+        "measure",
+        "report",
+    },
 }
 """Room -> rooms it may import."""
 

@@ -62,6 +62,10 @@ VERBS = {
     "oracle": Verb("Compute what would pay: break-even, best K, the paper's oracle."),
     "verdict": Verb("Say whether it pays, from result files; the exit code answers too."),
     "report": Verb("Draw report.html from result files."),
+    "paper": Verb(
+        "Run the paper's whole protocol and show its tables beside yours.",
+        "finished stages are kept; the same command continues after them",
+    ),
     "demo": Verb(
         "From nothing to a verdict with the bundled model.",
         "finished steps are kept; the same command continues after them",
