@@ -20,6 +20,8 @@ from breakeven.paper.recipe import PaperRecipe
 from breakeven.paper.speeds import Repeated, block_rate, by_repeat
 from breakeven.paper.stages import choose_stages, stages
 from breakeven.paper.tables import tables
+from chromium import PROGRAM, browser
+from test_report_browser import CLIPPED, CROSSING, OVERFLOW
 from tiny_chat import chat_model
 
 pytest.importorskip("peft")
@@ -283,3 +285,16 @@ def test_block_acceptance_counts_whole_blocks_only() -> None:
     assert math.isnan(
         block_rate([record("ar", 0, accepted_histogram=(4,), drafted_histogram=(4,))])
     )
+
+
+@pytest.mark.skipif(not PROGRAM, reason="no Chromium here")
+def test_the_page_is_quiet_offline_and_fits_desktop_and_phone(whole: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        for width, scheme in ((1280, "light"), (390, "dark")):
+            tab.open(whole / "paper.html", width, scheme=scheme)
+            assert tab.evaluate(OVERFLOW) == 0
+            assert tab.evaluate(CLIPPED) == []
+            assert tab.evaluate(CROSSING) == []
+            assert tab.seen("Runtime.exceptionThrown", "Log.entryAdded") == []
+            asked = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
+            assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
