@@ -134,16 +134,18 @@ def _paths(loop: Mapping[str, Any]) -> list[str]:
             continue
         slow, fast = (row for row in rows if row is not None)
         times = [1e3 * (r["draft_s"] + r["verify_s"] + r["other_s"]) for r in (slow, fast)]
+        same = agreed["same"] == agreed["prompts"]
+        others = "" if same else " (elsewhere a near-tie in a draft or an answer parted them)"
         parts = ", ".join(
             f"{word} {1e3 * (slow[key] - fast[key]):+.1f} ms"
             for word, key in (("draft", "draft_s"), ("verify", "verify_s"), ("rest", "other_s"))
         )
         found.append(
             f"Loop and engine went through the same rounds of {name} on {agreed['same']} of "
-            f"{agreed['prompts']} prompts, so the algorithm is the same; a round takes "
+            f"{agreed['prompts']} prompts{others}; a round takes "
             f"{times[0]:.1f} ms in the loop and {times[1]:.1f} ms in the engine ({parts}), a plain "
-            f"step {1e3 * slow['step_s']:.1f} and {1e3 * fast['step_s']:.1f} ms. All of that "
-            "difference is implementation."
+            f"step {1e3 * slow['step_s']:.1f} and {1e3 * fast['step_s']:.1f} ms. The algorithm is "
+            "the same, so that difference is implementation."
         )
     return found
 
