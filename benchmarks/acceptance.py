@@ -37,6 +37,7 @@ from breakeven.progress import meter
 from breakeven.verifier.load import Loaded, load_verifier
 
 PROFILE = "speculation_profile.json"
+WIDE = 120  # columns, also where the output is no terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results.append(found)
         if options.write_profile and folder is not None:
             write_json(folder / PROFILE, found.profile)
-    Console().print(table(results))
+    console = Console()
+    console.width = max(console.width, WIDE)
+    console.print(table(results))
     if options.json:
         options.json.write_text(json.dumps([r.profile for r in results], indent=1) + "\n")
 
