@@ -19,9 +19,14 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("cuda:0")
-ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default}
-SIZED_BY_VALUES = {torch.ops.aten.nonzero.default}
-HOST_INDEX = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}
+DEVICE_OF = torch.Tensor.device.__get__  # type: ignore[attr-defined]
+READ = torch.ops.aten._local_scalar_dense.default
+WAITS = {READ, torch.ops.aten.equal.default, torch.ops.aten.nonzero.default}
+TAKES_HOST_TENSORS = {
+    torch.ops.aten.copy_.default,
+    torch.ops.aten.index.Tensor,
+    torch.ops.aten.index_put_.default,
+}
 
 
 class OnDevice(Tensor):
@@ -37,7 +42,7 @@ class OnDevice(Tensor):
             strides=inner.stride(),
             storage_offset=inner.storage_offset(),
             dtype=inner.dtype,
-            device=DEVICE,
+            device="cpu",
         )
         wrapper.inner = inner
         return wrapper
@@ -57,25 +62,16 @@ class OnDevice(Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = dict(kwargs or {})
-        PretendCuda.see(func)
         if "device" in kwargs:
-            target = kwargs["device"]
             kwargs["device"] = torch.device("cpu")
-            if target is not None and torch.device(target).type == "cpu":
-                PretendCuda.see(torch.ops.aten._local_scalar_dense.default)
-                return func(*tree_map(inside, args), **tree_map(inside, kwargs))
+        PretendCuda.see(func)
         for leaf in tree_leaves((args, kwargs)):
-            strange = isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice)
-            if strange and leaf.dim() and func not in HOST_INDEX | COPIES:
+            on_host = isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice)
+            if on_host and leaf.dim() and func not in TAKES_HOST_TENSORS:
                 raise RuntimeError(f"{func}: a tensor of shape {list(leaf.shape)} is on the host")
         out = func(*tree_map(inside, args), **tree_map(inside, kwargs))
-        if func in INPLACE or str(func).split(".")[1].endswith("_"):
-            return args[0]
-        return tree_map(outside, out)
-
-
-COPIES = {torch.ops.aten.copy_.default}
-INPLACE: set[Any] = set()
+        in_place = func._schema.name.endswith("_")
+        return args[0] if in_place else tree_map(outside, out)
 
 
 def inside(value: Any) -> Any:
@@ -99,7 +95,7 @@ class PretendCuda(TorchFunctionMode):
     def see(cls, func: Any) -> None:
         """An operation on the device: does it make the host wait?"""
         mode = cls.active
-        if mode is not None and (func in ASKS or func in SIZED_BY_VALUES):
+        if mode is not None and func in WAITS:
             assert not mode._captures, f"{func} cannot be captured in a graph"
             mode.waits += 1
 
@@ -114,6 +110,7 @@ class PretendCuda(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         PretendCuda.active = self
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
         super().__enter__()
         return self
 
@@ -125,6 +122,7 @@ class PretendCuda(TorchFunctionMode):
     ) -> None:
         super().__exit__(kind, error, trace)
         PretendCuda.active = None
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
 
     def __torch_function__(
         self,
@@ -133,16 +131,22 @@ class PretendCuda(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        kwargs = dict(kwargs or {})
+        with torch.inference_mode(False), torch.no_grad():  # views of wrappers need versions
+            return self._called(func, args, dict(kwargs or {}))
+
+    def _called(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         name = getattr(func, "__name__", "")
+        if func == DEVICE_OF and isinstance(args[0], OnDevice):
+            return DEVICE
         if name == "pin_memory":
             return args[0]
         if name == "tolist" and isinstance(args[0], OnDevice):
-            self.see(torch.ops.aten._local_scalar_dense.default)
+            self.see(READ)
             return args[0].inner.tolist()
-        if name == "copy_" and isinstance(args[0], OnDevice):
-            args[0].inner.copy_(inside(args[1]))
-            return args[0]
+        if name == "data_ptr" and isinstance(args[0], OnDevice):
+            return args[0].inner.data_ptr()
         if name in ("to", "cpu"):
             return self._moved(func, name, args, kwargs)
         device = kwargs.get("device")
@@ -162,11 +166,13 @@ class PretendCuda(TorchFunctionMode):
         types = [v for v in named if isinstance(v, torch.dtype)]
         if name == "cpu":
             devices = [torch.device("cpu")]
-        if not devices or (devices[0].type == "cuda") == isinstance(tensor, OnDevice):
-            return tensor.to(types[0]) if types and devices else func(*args, **kwargs)
+        if not devices:
+            return func(*args, **kwargs)
+        if (devices[0].type == "cuda") == isinstance(tensor, OnDevice):
+            return tensor.to(types[0]) if types else tensor
         if devices[0].type == "cuda":
             moved: Tensor = OnDevice(tensor.detach().clone())
         else:
-            self.see(torch.ops.aten._local_scalar_dense.default)
+            self.see(READ)
             moved = tensor.inner.clone()
         return moved.to(types[0]) if types else moved

@@ -150,6 +150,8 @@ class FastMTP(Drafter):
         ):
             embedded = context.verifier.embed(layout.token_ids)
             out: Tensor = self.layer(states, embedded, layout, window)  # [B, W, H]
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
         window.commit(counts)
         return out[torch.arange(len(rows)), torch.tensor(counts) - 1]
 
