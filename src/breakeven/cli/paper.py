@@ -105,17 +105,27 @@ def _recipe(words: Any, drafters: Any) -> PaperRecipe:
 
 def _show_plan(recipe: PaperRecipe, chosen: list[Stage], as_json: bool) -> None:
     """The stages and what they take."""
-    rows = [
-        {"stage": s.name, "does": s.about(recipe), "minutes": round(s.minutes(recipe), 1)}
-        for s in chosen
-    ]
+    rows = []
+    for stage in chosen:
+        minutes = stage.minutes(recipe)
+        known = None if minutes is None else round(minutes, 1)
+        rows.append({"stage": stage.name, "does": stage.about(recipe), "minutes": known})
     if as_json:
         print(json.dumps({"stages": rows, "pace": recipe.pace.machine}, indent=2))
         return
+    total = 0.0
     for row in rows:
-        print(f"{row['stage']}: {row['does']}; about {row['minutes']:g} min")
-    total = sum(float(str(row["minutes"])) for row in rows)
+        taken = row["minutes"]
+        total += float(taken or 0)
+        print(f"{row['stage']}: {row['does']}; {_minutes(taken)}")
     print(f"about {total:.0f} minutes in all, computed for {recipe.pace.machine}")
+
+
+def _minutes(taken: Any) -> str:
+    """The time of a stage in words."""
+    if taken is None:
+        return "time not known, and not in the sum"
+    return f"about {taken:g} min"
 
 
 def _show(found: Account, files: list[Path], as_json: bool) -> None:

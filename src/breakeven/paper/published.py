@@ -21,7 +21,7 @@ class Published:
 
     model: str = "Qwen3-0.6B"
     parameters: str = "10.1M of 605.9M (1.666 %)"
-    fastmtp_parameters: str = "17,831,168 of 613,881,088 (2.905 %)"
+    fastmtp_parameters: str = "17.8M of 613.9M (2.905 %)"
     steps: int = 10_000
     rows_per_step: int = 64
     loss: float = 1.3041

@@ -23,23 +23,23 @@ def run_stages(session: Session, chosen: Sequence[Stage], *, force: bool, say: S
     records = []
     for number, stage in enumerate(chosen, start=1):
         headline = f"[{number}/{len(chosen)}] {stage.name}"
-        record, fresh = run_stage(session, stage, lambda text, h=headline: say(f"{h}: {text}"))
+        record, fresh = run_stage(session, stage, headline, say)
         if fresh:
             say(f"{headline}: done in {record.seconds:.0f} s")
         records.append(record)
     return records
 
 
-def run_stage(session: Session, stage: Stage, say: Say) -> tuple[Done, bool]:
+def run_stage(session: Session, stage: Stage, headline: str, say: Say) -> tuple[Done, bool]:
     """One stage's record, and whether it was run now."""
     settings = stage.settings(session.recipe)
     given = (stage.name,) if stage.name in session.recipe.drafters else stage.uses
     inputs = hashes(session.drafters(*given))
     found = session.folder.begin(stage.name, settings, inputs)
     if found.result is not None:
-        say("finished before")
+        say(f"{headline}: finished before")
         return found, False
-    say(stage.about(session.recipe))
+    say(f"{headline}: {stage.about(session.recipe)}")
     began = time.perf_counter()
     result = stage.run(session)
     done = replace(found, seconds=time.perf_counter() - began, result=result)

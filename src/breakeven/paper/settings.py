@@ -20,7 +20,7 @@ def machine(facts: Mapping[str, Any]) -> str:
     """The machine: the paper's is a GPU that its prose does not name."""
     if facts.get("gpu"):
         return f"machine: {facts['gpu']}"
-    return f"machine: {facts.get('cpu', 'CPU')}, {facts.get('threads', '?')} threads"
+    return f"machine: {facts.get('cpu', 'CPU')}, threads {facts.get('threads', '?')}"
 
 
 def mode(ours: str, dtype: str, theirs: str) -> str:
@@ -34,7 +34,7 @@ def budget(record: Mapping[str, Any] | None) -> str:
     if not trained:
         return "budget: not known"
     seen = trained["sequences"]
-    return f"budget: {seen:,} texts ({seen / PUBLISHED.sequences:.2%} of the paper's)"
+    return f"budget: {seen:,} texts ({100 * seen / PUBLISHED.sequences:.2g} % of the paper's)"
 
 
 def joined(*parts: str) -> str:

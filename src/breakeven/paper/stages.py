@@ -16,12 +16,15 @@ OVERHEAD = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage. ``uses`` are the drafters whose weights its result depends on."""
+    """One stage. ``uses`` are the drafters whose weights its result depends on.
+
+    ``minutes`` is what it takes by the recipe's pace, None where that cannot be told.
+    """
 
     name: str
     about: Callable[[PaperRecipe], str]
     settings: Callable[[PaperRecipe], Any]
-    minutes: Callable[[PaperRecipe], float]
+    minutes: Callable[[PaperRecipe], float | None]
     run: Callable[[Session], dict[str, Any]]
     uses: tuple[str, ...] = ()
 
@@ -36,7 +39,7 @@ def stages(recipe: PaperRecipe) -> list[Stage]:
                 + (f", prepared by {r.artifact.prepare} if missing" if r.artifact.prepare else "")
             ),
             lambda r: {**_common(r), "prepare": str(r.artifact.prepare)},
-            lambda r: 0.0,
+            lambda r: None if _to_prepare(r) else 0.0,
             _artifact,
         ),
         *(_training(name) for name in NAMES if name in recipe.train or name in recipe.drafters),
@@ -104,11 +107,13 @@ def _training(name: str) -> Stage:
         trained = None if name in recipe.drafters or section is None else section
         return {**_common(recipe), "train": trained and trained.model_dump(mode="json")}
 
-    def minutes(recipe: PaperRecipe) -> float:
+    def minutes(recipe: PaperRecipe) -> float | None:
         if name in recipe.drafters:
             return 0.0
         section = recipe.train[name]  # type: ignore[index]
-        return section.minutes or steps_of(section.settings) * recipe.pace.training_step_s / 60
+        steps = steps_of(section.settings)
+        by_steps = None if steps is None else steps * recipe.pace.training_step_s / 60
+        return section.minutes or by_steps
 
     def run(session: Session) -> dict[str, Any]:
         from breakeven.paper.training import handed_in, train
@@ -121,14 +126,19 @@ def _training(name: str) -> Stage:
     return Stage(name, about, settings, minutes, run)
 
 
-def steps_of(settings: Sequence[str]) -> int:
-    """The steps that a training section states; those of its recipe are not looked up.
+def steps_of(settings: Sequence[str]) -> int | None:
+    """The steps that a training section states; None where its recipe decides.
 
     >>> steps_of(["train.steps=10000"]), steps_of([])
-    (10000, 400)
+    (10000, None)
     """
     stated = [word.partition("=")[2] for word in settings if word.startswith("train.steps=")]
-    return int(stated[-1]) if stated else 400
+    return int(stated[-1]) if stated else None
+
+
+def _to_prepare(recipe: PaperRecipe) -> bool:
+    section = recipe.artifact
+    return section.prepare is not None and not section.path.is_dir()
 
 
 def _common(recipe: PaperRecipe) -> dict[str, Any]:
