@@ -28,6 +28,7 @@ from benchmarks.gpu_tables import markdown
 from benchmarks.gpu_training import RECIPES, cuda_tests, training
 from benchmarks.pieces import join, split
 from breakeven.measure.machine import machine_facts
+from breakeven.verifier.decoder import LeanVerifier
 
 JSON_FILE, TABLE_FILE = "campaign.json", "campaign.md"
 SAVE_EVERY_S = 5.0
@@ -46,7 +47,7 @@ class Campaign:
     """Runs stages until the time is over and keeps the files up to date."""
 
     def __init__(self, out: Path, minutes: float, facts: dict[str, Any]) -> None:
-        self.out, self._end = out, time.monotonic() + 60 * minutes
+        self.out, self._end = out.resolve(), time.monotonic() + 60 * minutes
         self.content: dict[str, Any] = {**facts, "minutes": minutes, "stages": {}}
         self._saved = 0.0
         out.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ def model_stages(name: str, options: argparse.Namespace, scale: Scale) -> Iterat
         yield {"weight_bytes": passes.weight_bytes(models()["eager"])}
 
     def compiled() -> Iterator[Row]:
-        only = {"compiled": passes.compiled(models()["eager"])}
+        only: dict[str, LeanVerifier] = {"compiled": passes.compiled(models()["eager"])}
         pairs = scale.compiled
         narrow = Scale(
             tuple(dict.fromkeys(w for _, w in pairs)),

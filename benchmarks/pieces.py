@@ -21,7 +21,7 @@ def split(file: Path, folder: Path, nbytes: int) -> list[Path]:
     if nbytes < 1:
         raise SystemExit(f"pieces of {nbytes} bytes: give at least 1")
     folder.mkdir(parents=True, exist_ok=True)
-    digest, pieces = hashed([file]), []
+    digest, pieces = hashed([file]), list[Path]()
     with file.open("rb") as source:
         while part := source.read(nbytes):
             piece = folder / f"{file.name}.{len(pieces):03d}.{digest}"
