@@ -138,7 +138,7 @@ def test_a_killed_stage_goes_on_where_it_was(
     words = call(place, tmp_path / "out", "--drafter", drafter)
     words += ["--only", "artifact", "--only", "peft-bd", "--only", "loop"]
     taken: list[str] = []
-    real = paths.Record.of
+    real = Record.of
 
     def dying(name: str, *rest: Any) -> Any:
         taken.append(name)
@@ -146,7 +146,7 @@ def test_a_killed_stage_goes_on_where_it_was(
             raise KeyboardInterrupt
         return real(name, *rest)
 
-    monkeypatch.setattr(paths.Record, "of", dying)
+    monkeypatch.setattr(Record, "of", dying)
     assert run(words) == 130
     records = tmp_path / "out" / "loop" / "requests.jsonl"
     kept = records.read_text()
@@ -270,7 +270,7 @@ def record(config: str, repeat: int, **fields: Any) -> Record:
         "rounds": 4, "drafted": 8, "accepted": 0, "committed": 4,
         "accepted_histogram": (4,), "drafted_histogram": (0, 0, 4),
     }  # fmt: skip
-    return Record(config, repeat, **{**usual, **fields})  # type: ignore[arg-type]
+    return Record(config, repeat, **{**usual, **fields})
 
 
 def test_speeds_over_repeats() -> None:
