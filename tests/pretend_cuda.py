@@ -54,7 +54,7 @@ class OnDevice(Tensor):
         return f"OnDevice({self.inner!r})"
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Any,
         types: object,

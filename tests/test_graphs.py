@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -16,19 +17,19 @@ from breakeven.decode.request import Request
 from breakeven.drafters.early_exit import EarlyExit
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
-from breakeven.verifier.graphs import IDLE_CACHES, GraphVerifier
-from breakeven.verifier.interface import Output, Part, Verifier
+from breakeven.verifier.graphs import IDLE_CACHES, MOST_GRAPHS, GraphVerifier
+from breakeven.verifier.interface import LogitRows, Output, Part, Verifier
 from breakeven.verifier.lora import LoRASpec, RowLoRA
 from breakeven.verifier.rows import BlockShape, Rows, chain, draft_block, tree, with_groups
 from breakeven.verifier.static import SHORTEST
 from tiny import FAMILIES, tiny_config, tiny_verifier
 
 LAYERS = 3
-Pass = tuple[Rows, RowLoRA | None, dict[str, object]]
+Pass = tuple[Rows, RowLoRA | None, dict[str, Any]]
 
 
-def static(eager: LeanVerifier, **options: int) -> GraphVerifier:
-    return GraphVerifier(eager, capture=False, **options)
+def static(eager: LeanVerifier, most: int = MOST_GRAPHS) -> GraphVerifier:
+    return GraphVerifier(eager, capture=False, most=most)
 
 
 def adapter_of(verifier: LeanVerifier, enter: int = 0) -> RowLoRA:
@@ -102,7 +103,7 @@ def test_every_layout_is_the_ordinary_pass_also_through_used_inputs(
     mine, its = filled(eager, prompts, 0), filled(fast, prompts, 0)
     for turn in range(4):  # other ids and lengths go through the same inputs
         for rows, adapter, options in passes(mine.lengths, ordinary, late, turn):
-            logits = "choices" if turn % 2 else "all"
+            logits: LogitRows = "choices" if turn % 2 else "all"
             expected = eager.run(
                 Phase.VERIFY, rows, mine, Ledger(), adapter=adapter, logits=logits, **options
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -88,7 +89,7 @@ def test_gated_blocks_and_the_fused_pass(gated: PeftBdObjective, k: int, batch: 
     assert {p.mode for p in ledger.passes if p.phase is not Phase.PREFILL} == {"static"}
     assert any(r.accepted > 1 for r in ledger.rounds) or k == 1
     for groups in (None, 1):
-        ledger = same(lambda g=groups: Fused(gated.adapter, gated.plan, groups=g), k, batch)
+        ledger = same(partial(Fused, gated.adapter, gated.plan, groups=groups), k, batch)
         assert any(r.accepted for r in ledger.rounds)
         assert ledger.count(Phase.DRAFT) == 0
 
