@@ -46,8 +46,8 @@ KNOWS = {
 """Room -> rooms it may import."""
 
 IMPORTED_AS = {"yaml": "pyyaml"}
-BEHIND_ANOTHER = {"gguf", "tensorboard"}
-"""Dependencies that transformers and torch import for us."""
+BEHIND_ANOTHER = {"gguf", "tensorboard", "wandb"}
+"""Dependencies that transformers and torch import for us, or that are imported by name."""
 
 
 def named(path: Path) -> str:

@@ -63,6 +63,6 @@ def test_a_few_steps_leave_a_useful_drafter_and_the_verifier_alone(
     before = logits(loaded)
     make_room(tmp_path, force=False)
     report = train_drafter(recipe, loaded, artifact, tmp_path)
-    assert report.outcome.acceptance.length > least
+    assert report.outcome.validated.real.length > least
     assert torch.equal(before, logits(loaded))
     assert create(recipe.drafter, loaded, tmp_path).name == recipe.drafter
