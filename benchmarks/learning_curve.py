@@ -20,7 +20,7 @@ from rich.table import Table
 from breakeven.train.journal import METRICS_FILE, entries
 from breakeven.train.run import TRAINING_FOLDER
 
-AXIS = "acceptance length (validation prompts, verifier's token included)"
+AXIS = "acceptance length (bonus included)"
 
 
 @dataclass(frozen=True, slots=True)
