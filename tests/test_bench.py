@@ -124,7 +124,7 @@ def test_the_verdicts_interval_holds_for_the_best_of_all(result: BenchResult) ->
     verdict = result.verdict
     [own] = [p for p in result.performance if (p.config, p.category) == (verdict.best, "all")]
     assert verdict.ratio == own.ratio
-    assert verdict.ratio_low < own.ratio_low < own.ratio_high < verdict.ratio_high
+    assert verdict.ratio_low <= own.ratio_low < own.ratio_high <= verdict.ratio_high
     joint = joint_ratios(result.records, [own.config])
     assert joint[own.config].low == own.ratio_low  # alone it is its own
 
