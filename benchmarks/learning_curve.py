@@ -31,6 +31,7 @@ class Point:
     step: int
     tokens: int  # of all texts trained on so far, prompts included
     acceptance_length: float
+    simulated: float  # the same from teacher-forced guesses at every place
     survival: tuple[float, ...]
 
 
@@ -46,6 +47,7 @@ def points_of(run: str, folder: Path) -> list[Point]:
                     entry["step"],
                     tokens,
                     entry["real_acceptance_length"],
+                    entry["simulated_acceptance_length"],
                     tuple(entry["real_survival"]),
                 )
             )
@@ -55,11 +57,12 @@ def points_of(run: str, folder: Path) -> list[Point]:
 def table(points: Sequence[Point]) -> Table:
     """One line per evaluation."""
     shown = Table("run", title="real acceptance by training")
-    for name in ("step", "tokens", "AL", "survival"):
+    for name in ("step", "tokens", "AL", "simulated", "survival"):
         shown.add_column(name, justify="right")
     for p in points:
         survival = " ".join(f"{s:.3f}" for s in p.survival)
-        shown.add_row(p.run, str(p.step), f"{p.tokens:,}", f"{p.acceptance_length:.3f}", survival)
+        lengths = f"{p.acceptance_length:.3f}", f"{p.simulated:.3f}"
+        shown.add_row(p.run, str(p.step), f"{p.tokens:,}", *lengths, survival)
     return shown
 
 

@@ -88,6 +88,7 @@ def test_the_learning_curve_reads_what_training_wrote(tmp_path: Path) -> None:
             "step": 6,
             "split": "validation",
             "real_acceptance_length": 1.25,
+            "simulated_acceptance_length": 1.5,
             "real_survival": [0.2, 0.05],
         },
     ]
@@ -96,6 +97,7 @@ def test_the_learning_curve_reads_what_training_wrote(tmp_path: Path) -> None:
     module.main([f"mine={tmp_path / 'run'}", "--svg", str(chart), "--json", str(data)])
     [point] = json.loads(data.read_text())
     assert (point["run"], point["tokens"], point["acceptance_length"]) == ("mine", 900, 1.25)
+    assert point["simulated"] == 1.5
     assert "<svg" in chart.read_text()
     with pytest.raises(SystemExit, match="no evaluation yet"):
         module.main([str(tmp_path)])
