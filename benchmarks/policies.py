@@ -23,13 +23,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
 from benchmarks.texts import copy_heavy, random_tokens
-from breakeven.core import Draft, Verified
+from breakeven.core import Draft
 from breakeven.data.artifact import load_artifact
 from breakeven.data.render import Renderer
 from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.wrapper import Counterfeit
 from breakeven.measure.acceptance import ALL
 from breakeven.measure.bench import make_methods, registered
 from breakeven.measure.configuration import PLAIN, cross, parse_lengths
@@ -48,24 +48,14 @@ TARGETS = {HELD_OUT: "best fixed", COPY: 2.0, RANDOM: FLOOR, SPOILED: FLOOR}
 """What adaptive is to reach in each group; every category's interval is to stay above the floor."""
 
 
-class Spoiled(Drafter):
+class Spoiled(Counterfeit):
     """A drafter at its full price, all of whose guesses are made wrong."""
 
     name = "spoiled"
 
     def __init__(self, inner: Drafter, vocab_size: int) -> None:
-        self.inner, self._vocab_size = inner, vocab_size
-        self.needs_hidden, self.free = inner.needs_hidden, inner.free
-        self.sequential, self.longest = inner.sequential, inner.longest
-        self.scratch_rows = inner.scratch_rows
-
-    def reserve(self, batch: int, capacity: int) -> None:
-        """The inner drafter's."""
-        self.inner.reserve(batch, capacity)
-
-    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
-        """The inner drafter's."""
-        self.inner.begin(context, start, hidden)
+        super().__init__(inner)
+        self._vocab_size = vocab_size
 
     def glimpse(self, context: Context, k: int) -> list[Draft] | None:
         """The inner drafter's, spoiled."""
@@ -79,12 +69,6 @@ class Spoiled(Drafter):
     def _spoil(self, draft: Draft) -> Draft:
         wrong = ((token + 1) % self._vocab_size for token in draft.guesses)
         return replace(draft, tokens=(*draft.tokens[: draft.free], *wrong))
-
-    def observe(
-        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
-    ) -> None:
-        """The inner drafter's."""
-        self.inner.observe(context, verified, hidden)
 
 
 def measure(

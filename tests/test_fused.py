@@ -14,6 +14,10 @@ from breakeven.decode.request import Request
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.early_exit import EarlyExit
 from breakeven.drafters.fused import Fused
+from breakeven.drafters.hybrid import Hybrid
+from breakeven.drafters.peft_bd import GatedPeftBD
+from breakeven.drafters.scripted import Dressed, Synthetic
+from breakeven.drafters.suffix import Suffix
 from breakeven.errors import DrafterError
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.verifier.decoder import LeanVerifier
@@ -147,3 +151,43 @@ def test_an_exit_is_one_of_the_layers(tmp_path: Path) -> None:
     for wrong in (0, 4):
         with pytest.raises(DrafterError, match="give 1 to 3 layers"):
             EarlyExit(4, wrong)
+
+
+def test_a_late_adapter_is_read_as_one_and_must_fit_its_card(tmp_path: Path) -> None:
+    verifier = tiny_verifier(layers=4)
+    objective = trained(verifier, 1, layers=2, late=True)
+    assert objective.adapter.enter == 2
+    objective.save(tmp_path)
+    assert GatedPeftBD.load(tmp_path, verifier).adapter.enter == 2
+    card = tmp_path / "drafter.json"
+    card.write_text(card.read_text().replace('"last": 2', '"last": 3'))
+    with pytest.raises(DrafterError, match="begins at layer 2 of 4"):
+        GatedPeftBD.load(tmp_path, verifier)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_wrapper_lets_the_inner_drafter_ride(batch: int) -> None:
+    """Hybrid of a fused drafter: long looked-up chains, and the groups still aboard."""
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 4, new_tokens=32)
+    objective = trained(verifier)
+    fit(objective, rows, 40)
+    requests = [Request(r.id, r.prompt_ids, 32) for r in rows]
+    for match in (1, 99):  # always looked up, never looked up
+        ledger = Ledger()
+        drafter = Hybrid(Suffix(), Fused(objective.adapter, objective.plan), match=match)
+        answers = generate(verifier, requests, drafter=drafter, k=3, batch=batch, ledger=ledger)
+        assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+        assert ledger.count(Phase.DRAFT) == 0
+        assert any(r.accepted for r in ledger.rounds)
+
+
+def test_tokens_of_another_make_no_use_of_exit_states() -> None:
+    """Early exit's states are of its own drafts: a script in its clothes must not use them."""
+    verifier = tiny_verifier(layers=4)
+    rows = own_rows(verifier, 3)
+    script = {r.prompt_ids: r.continuation_ids for r in rows}
+    drafter = Dressed(EarlyExit(4, 1), Synthetic(script, 64, [0.7, 0.5]))
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    answers = generate(verifier, requests, drafter=drafter, k=3)
+    assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}

@@ -34,10 +34,11 @@ def static(eager: LeanVerifier, most: int = MOST_GRAPHS) -> GraphVerifier:
 
 def adapter_of(verifier: LeanVerifier, enter: int = 0) -> RowLoRA:
     torch.manual_seed(1)
-    adapter = RowLoRA(verifier.architecture, LoRASpec(rank=2)).to(torch.float64)
+    layers = tuple(range(enter, verifier.shape.layers)) if enter else None
+    spec = LoRASpec(rank=2, layers=layers, late=enter > 0)
+    adapter = RowLoRA(verifier.architecture, spec).to(torch.float64)
     for parameter in adapter.parameters():
         parameter.data.normal_(0, 0.3)
-    adapter.enter = enter
     return adapter.requires_grad_(False)
 
 

@@ -24,6 +24,7 @@ from breakeven.verifier import interface
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.graphs import GraphVerifier
 from breakeven.verifier.interface import Output
+from breakeven.verifier.lora import LoRASpec, RowLoRA
 from pretend_cuda import OnDevice, PretendCuda
 from tiny import tiny_config
 
@@ -61,12 +62,14 @@ def on_device() -> LeanVerifier:
 
 
 def drafters(verifier: LeanVerifier) -> dict[str, Callable[[], Drafter]]:
-    late = GatedPeftBD.untrained(verifier, 3)
+    last = verifier.shape.layers - 1
+    late = RowLoRA(verifier.architecture, LoRASpec(rank=2, layers=(last,), late=True))
+    late = late.to(verifier.device, verifier.dtype).requires_grad_(False)
     gated, own = GatedPeftBD.untrained(verifier, 3), PeftBD.untrained(verifier, 3)
     return {
         "ngram": NGram,
         "gated": lambda: gated,
-        "late masks": lambda: GatedPeftBD(late.adapter, BlockPlan(2, last=1)),
+        "late masks": lambda: GatedPeftBD(late, BlockPlan(2, last=1)),
         "two steps": lambda: GatedPeftBD(gated.adapter, gated.plan, steps=2),
         "tree": lambda: Tree(gated),
         "fused": lambda: Fused(gated.adapter, gated.plan),

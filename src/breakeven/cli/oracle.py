@@ -169,7 +169,7 @@ def oracle(
 
     what = WhatIf(more_acceptance, draft_price, head_share, keep_vocabulary)
     _one_source(run_dir is not None, paper, acceptance is not None and run_dir is None)
-    rates = _numbers("--acceptance", acceptance or "")
+    rates = [] if acceptance is None else _numbers("--acceptance", acceptance)
     if paper:
         title, lines = paper_lines()
     elif run_dir is not None:
@@ -221,7 +221,7 @@ def checked_rates(rates: list[float]) -> list[float]:
 
 def _numbers(option: str, text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",") if text]
+        return [float(part) for part in text.split(",")]
     except ValueError:
         raise RecipeError(
             f"{option} {text!r}: numbers separated by commas, e.g. 0.8,0.6,0.5"

@@ -23,8 +23,9 @@ from breakeven.decode.round import (
     padded,
     propose,
     verify,
+    verify_pass,
 )
-from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
+from breakeven.drafters.base import Context, Drafter, Sketch
 from breakeven.verifier.rows import chain
 from breakeven.verifier.transfer import sent
 
@@ -77,22 +78,10 @@ def judge(
         roots = torch.tensor([tokens[-1:] for tokens in context.tokens])
         rows = torch.cat((sent(roots, device), ids), dim=1)
     layout = inside(context, chain(rows, context.cache.lengths))
-    aboard = drafter.board(context, layout) if drafter else Boarding(layout)
-    out = context.verifier.run(
-        phase,
-        aboard.rows,
-        context.cache,
-        context.ledger,
-        adapter=aboard.adapter,
-        part=aboard.part,
-        logits="choices",
-        wait=False,
-    )
-    assert out.choices is not None
-    width = layout.width
-    accepted, token = agreement(ids, out.choices[:, :width], sketch.counts, free)
-    if drafter and aboard.rows.width > width:
-        drafter.land(out.choices[:, width:], accepted)
+    judged = verify_pass(context, layout, phase, drafter, wait=False)
+    accepted, token = agreement(ids, judged.choices, sketch.counts, free)
+    if drafter and judged.aboard is not None:
+        drafter.land(judged.aboard, accepted)
     found = torch.cat((ids, accepted[:, None], token), dim=1).tolist()  # the one wait
     context.ledger.settle()
     verified = [
@@ -100,7 +89,7 @@ def judge(
         for line, count in zip(found, sketch.counts, strict=True)
     ]
     context.cache.commit([v.committed - free for v in verified])
-    return verified, out.hidden[:, :width]
+    return verified, judged.hidden
 
 
 def agreement(

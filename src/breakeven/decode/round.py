@@ -120,29 +120,54 @@ def verify(
         rows = [(tokens[-1], *d.tokens) for tokens, d in zip(context.tokens, drafts, strict=True)]
     branched = any(d.parents is not None for d in drafts)
     layout = padded_tree(context, rows, drafts) if branched else padded_chain(context, rows)
-    aboard = drafter.board(context, layout) if drafter and not branched else Boarding(layout)
-    out = context.verifier.run(
-        phase,
-        aboard.rows,
-        context.cache,
-        context.ledger,
-        adapter=aboard.adapter,
-        part=aboard.part,
-        logits="choices",
-    )
-    assert out.choices is not None
-    width = layout.width
-    choices = out.choices[:, :width].tolist()  # [B][W]
+    judged = verify_pass(context, layout, phase, None if branched else drafter)
+    choices = judged.choices.tolist()  # [B][W]
     verified = [accept(d, choice) for d, choice in zip(drafts, choices, strict=True)]
     if not branched:
         context.cache.commit([v.committed - free for v in verified])
-        if drafter and aboard.rows.width > width:
-            accepted = torch.tensor([v.accepted for v in verified], device=out.choices.device)
-            drafter.land(out.choices[:, width:], accepted)
-        return verified, out.hidden[:, :width]
+        if drafter and judged.aboard is not None:
+            accepted = torch.tensor([v.accepted for v in verified], device=judged.aboard.device)
+            drafter.land(judged.aboard, accepted)
+        return verified, judged.hidden
     paths = [kept_rows(v) for v in verified]
     context.cache.keep(paths)
-    return verified, gathered(out.hidden, paths)
+    return verified, gathered(judged.hidden, paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verify pass of W rows: arg-max ids ``[B, W]`` and states ``[B, W, H]``.
+
+    ``aboard`` ``[B, extra]`` are the ids of the drafter's own rows behind them, if any rode along.
+    """
+
+    choices: Tensor
+    hidden: Tensor
+    aboard: Tensor | None
+
+
+def verify_pass(
+    context: Context, layout: Rows, phase: Phase, drafter: Drafter | None, *, wait: bool = True
+) -> Judged:
+    """Run the rows of ``layout``, and those that ``drafter`` lets ride behind them.
+
+    Without ``wait`` a device may still be at work when this returns.
+    """
+    boarding = drafter.board(context, layout) if drafter else Boarding(layout)
+    out = context.verifier.run(
+        phase,
+        boarding.rows,
+        context.cache,
+        context.ledger,
+        adapter=boarding.adapter,
+        part=boarding.part,
+        logits="choices",
+        wait=wait,
+    )
+    assert out.choices is not None
+    width = layout.width
+    aboard = out.choices[:, width:] if boarding.rows.width > width else None
+    return Judged(out.choices[:, :width], out.hidden[:, :width], aboard)
 
 
 def accept(draft: Draft, choices: Sequence[int]) -> Verified:

@@ -85,7 +85,7 @@ class Fused(Drafter):
 
     def board(self, context: Context, rows: Rows) -> Boarding:
         """One group of masks for each outcome of the chain ``rows``, as far as groups go."""
-        self._groups = min(rows.width, self.groups or rows.width)
+        self._groups = min(rows.width, self.groups or self.plan.masks + 1)
         layout = with_groups(rows, self.plan.shape, self._groups)
         last = context.verifier.shape.max_positions - 1
         layout = replace(layout, positions=layout.positions.clamp(max=last))

@@ -12,33 +12,32 @@ from pathlib import Path
 from torch import Tensor
 
 from breakeven.core import Draft, Verified
-from breakeven.drafters.base import Context, Drafter, LookupDrafter, Sketch
+from breakeven.drafters.base import Context, Drafter, LookupDrafter
 from breakeven.drafters.registry import load_trained
 from breakeven.drafters.suffix import Suffix
+from breakeven.drafters.wrapper import Wrapper
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 
 
-class Hybrid(Drafter):
+class Hybrid(Wrapper):
     """A lookup drafter in front of one that takes passes; its traits are the latter's."""
 
     name = "hybrid"
 
     def __init__(self, lookup: LookupDrafter, trained: Drafter, match: int = 4) -> None:
-        self.lookup, self.trained, self._match = lookup, trained, match
-        self.needs_hidden, self.free = trained.needs_hidden, trained.free
-        self.sequential, self.longest = trained.sequential, trained.longest
-        self.scratch_rows = trained.scratch_rows
+        super().__init__(trained)
+        self.lookup, self._match = lookup, match
 
     def reserve(self, batch: int, capacity: int) -> None:
         """Make room in both."""
         self.lookup.reserve(batch, capacity)
-        self.trained.reserve(batch, capacity)
+        super().reserve(batch, capacity)
 
     def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
         """Both read the prompts."""
         self.lookup.begin(context, start, hidden)
-        self.trained.begin(context, start, hidden)
+        super().begin(context, start, hidden)
 
     def glimpse(self, context: Context, k: int) -> list[Draft] | None:
         """The looked-up drafts, where every request has a long enough match."""
@@ -49,33 +48,29 @@ class Hybrid(Drafter):
     def propose(self, context: Context, k: int) -> list[Draft]:
         """The looked-up drafts if all are confident, else the trained drafter's."""
         seen = self.glimpse(context, k)
-        return self.trained.propose(context, k) if seen is None else seen
-
-    def sketch(self, context: Context, k: int) -> Sketch | None:
-        """The trained drafter's; only asked for when the lookup is not confident."""
-        return self.trained.sketch(context, k)
+        return super().propose(context, k) if seen is None else seen
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
     ) -> None:
         """Both learn the outcome, whoever drafted."""
         self.lookup.observe(context, verified, hidden)
-        self.trained.observe(context, verified, hidden)
+        super().observe(context, verified, hidden)
 
     def end(self, context: Context, slot: int) -> None:
         """Both hear of the answer."""
         self.lookup.end(context, slot)
-        self.trained.end(context, slot)
+        super().end(context, slot)
 
     def forget(self) -> None:
         """Both."""
         self.lookup.forget()
-        self.trained.forget()
+        super().forget()
 
     def move(self, source: int, target: int) -> None:
         """The request has moved in both."""
         self.lookup.move(source, target)
-        self.trained.move(source, target)
+        super().move(source, target)
 
     @classmethod
     def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Hybrid:

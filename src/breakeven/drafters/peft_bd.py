@@ -59,7 +59,7 @@ class BlockDrafter(MarginalDrafter):
         """``cache`` defaults to what the adapter was trained for."""
         assert plan.gated == self.gated, f"{self.name} needs a plan with gated={self.gated}"
         _check(cache, steps, refill, plan)
-        adapter.enter = adapter.architecture.layers - plan.last if plan.last else 0
+        _check_place(adapter, plan)
         self.adapter, self.plan, self.verifier = adapter, plan, verifier
         self.steps, self.refill = steps, refill
         self.free, self.longest = plan.free, plan.most
@@ -239,7 +239,8 @@ class BlockDrafter(MarginalDrafter):
             raise DrafterError(
                 f"{cls.name}: option '{min(unknown)}' is unknown; give cache, steps or refill"
             )
-        adapter = RowLoRA.load(folder, lean.architecture).to(lean.device, lean.dtype)
+        late = plan.last is not None
+        adapter = RowLoRA.load(folder, lean.architecture, late=late).to(lean.device, lean.dtype)
         return cls(adapter.requires_grad_(False), plan, card.verifier, **options)  # type: ignore[arg-type]
 
 
@@ -270,6 +271,16 @@ def _check(cache: str | None, steps: int, refill: str, plan: BlockPlan) -> None:
         raise DrafterError(f"steps {steps}: masks that enter late are denoised once; give 1")
     if not isinstance(steps, int) or not 1 <= steps <= plan.masks:
         raise DrafterError(f"steps {steps}: give 1 to {plan.masks}, at most one per mask")
+
+
+def _check_place(adapter: RowLoRA, plan: BlockPlan) -> None:
+    """Masks enter where the adapter begins."""
+    wanted = max(0, adapter.architecture.layers - plan.last) if plan.last else 0
+    if adapter.enter != wanted:
+        raise DrafterError(
+            f"masks enter at the last {plan.last} layers, but the adapter begins at layer "
+            f"{adapter.enter} of {adapter.architecture.layers}; train it again"
+        )
 
 
 def require_lean(verifier: Verifier, drafter: str) -> LeanVerifier:

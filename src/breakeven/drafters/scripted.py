@@ -9,10 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from torch import Tensor
-
-from breakeven.core import Draft, Verified
+from breakeven.core import Draft
 from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.wrapper import Counterfeit
 
 GOLDEN = (5**0.5 - 1) / 2
 """A step whose multiples, taken modulo 1, fill 0–1 evenly (Kronecker's sequence)."""
@@ -128,29 +127,19 @@ class Synthetic(Scripted):
         return draft
 
 
-class Dressed(Drafter):
+class Dressed(Counterfeit):
     """Another drafter's work with a script's tokens: its price, at a chosen acceptance.
 
     A free first token stays the verifier's own.
     """
 
     def __init__(self, worker: Drafter, script: Scripted) -> None:
-        self._worker, self._script = worker, script
-        self.name, self.free = f"{worker.name} with {script.name} tokens", worker.free
-        self.needs_hidden, self.sequential = worker.needs_hidden, worker.sequential
-        self.scratch_rows = worker.scratch_rows
-
-    def reserve(self, batch: int, capacity: int) -> None:
-        """The worker's."""
-        self._worker.reserve(batch, capacity)
-
-    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
-        """The worker's."""
-        self._worker.begin(context, start, hidden)
+        super().__init__(worker)
+        self.name, self._script = f"{worker.name} with {script.name} tokens", script
 
     def propose(self, context: Context, k: int) -> list[Draft]:
         """The worker drafts, the script says what."""
-        drafts = self._worker.propose(context, k)
+        drafts = self.inner.propose(context, k)
         scripted = self._script.propose(context, k)
         if not self.free:
             return scripted
@@ -158,16 +147,6 @@ class Dressed(Drafter):
             Draft((d.tokens[0], *s.tokens[1:]), free=1)
             for d, s in zip(drafts, scripted, strict=True)
         ]
-
-    def observe(
-        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
-    ) -> None:
-        """The worker's."""
-        self._worker.observe(context, verified, hidden)
-
-    def move(self, source: int, target: int) -> None:
-        """The worker's."""
-        self._worker.move(source, target)
 
 
 class RandomDrafter(Drafter):

@@ -13,11 +13,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import Tensor
-
-from breakeven.core import Draft, Verified
-from breakeven.drafters.base import Context, Drafter
+from breakeven.core import Draft
+from breakeven.drafters.base import Context, Drafter, Sketch
 from breakeven.drafters.registry import load_trained
+from breakeven.drafters.wrapper import Wrapper
 from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
@@ -70,23 +69,15 @@ def best_first(positions: Sequence[Candidates], budget: int, *, free: int = 0) -
     return Draft(tuple(tokens), free, None if chain else tuple(parents), tuple(shares))
 
 
-class Tree(Drafter):
+class Tree(Wrapper):
     """Verifies a tree of up to K nodes where its block drafter alone would draft a chain of K."""
 
     name = "tree"
 
     def __init__(self, block: MarginalDrafter, top: int = 3) -> None:
+        super().__init__(block)
         self.block, self._top = block, top
-        self.needs_hidden, self.free = block.needs_hidden, block.free
-        self.scratch_rows = block.scratch_rows
-
-    def reserve(self, batch: int, capacity: int) -> None:
-        """The block drafter's."""
-        self.block.reserve(batch, capacity)
-
-    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
-        """The block drafter's."""
-        self.block.begin(context, start, hidden)
+        self.longest = None  # K counts nodes
 
     def propose(self, context: Context, k: int) -> list[Draft]:
         """Trees of at most ``k`` nodes; with ``top = 1`` the block drafter's chains."""
@@ -94,23 +85,9 @@ class Tree(Drafter):
         found = self.block.candidates(context, depth, self._top)
         return [best_first(positions, k, free=self.free) for positions in found]
 
-    def observe(
-        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
-    ) -> None:
-        """The block drafter's."""
-        self.block.observe(context, verified, hidden)
-
-    def end(self, context: Context, slot: int) -> None:
-        """The block drafter's."""
-        self.block.end(context, slot)
-
-    def forget(self) -> None:
-        """The block drafter's."""
-        self.block.forget()
-
-    def move(self, source: int, target: int) -> None:
-        """The block drafter's."""
-        self.block.move(source, target)
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """None: trees are the host's business."""
+        return None
 
     @classmethod
     def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Tree:

@@ -94,16 +94,13 @@ class FastMtpObjective(Objective):
         total, weight = hidden.new_zeros(()), 0.0
         rights, valids = [], []
         for step, state in enumerate(self.states(texts, hidden, origins.clamp(min=0)), start=1):
-            index = origins + step + 1
-            valid = (origins >= 0) & (index < lengths[:, None])
-            index = index.clamp(0, texts.shape[1] - 1)
-            labels = torch.where(valid, texts.gather(1, index), -1)
+            index, labels = _targets(texts, lengths, origins, step)
             taught = None if truth is None else _at(truth, index - 1)
             losses, right = self._judge(state, self._known(labels), taught)
             total = total + self._settings.weights[step - 1] * losses.sum()
             weight += self._settings.weights[step - 1] * losses.numel()
             rights.append(right.flatten())
-            valids.append(valid.flatten())
+            valids.append((labels >= 0).flatten())
         score = Score.of(torch.stack(rights, 1), torch.stack(valids, 1))
         return Judged(total / (weight or 1.0), score, weight)
 
@@ -113,12 +110,11 @@ class FastMtpObjective(Objective):
         texts = stream.token_ids[None].to(self._verifier.device)
         hidden = stream.hidden[None].to(self._verifier.device, self._verifier.dtype)
         origins = self._origins([row]).to(texts.device)
+        lengths = torch.tensor([texts.shape[1]], device=texts.device)
         found = []
         for step, state in enumerate(self.states(texts, hidden, origins), start=1):
-            index = origins + step + 1
-            labels = texts.gather(1, index.clamp(max=texts.shape[1] - 1))
-            labels = self._known(torch.where(index < texts.shape[1], labels, -1))
-            found.append((self._head(state).argmax(dim=-1) == labels)[0].cpu())
+            _, labels = _targets(texts, lengths, origins, step)
+            found.append((self._head(state).argmax(dim=-1) == self._known(labels))[0].cpu())
         return torch.stack(found, dim=1)
 
     def drafter(self) -> FastMTP:
@@ -193,3 +189,11 @@ class FastMtpObjective(Objective):
 def _at(states: Tensor, index: Tensor) -> Tensor:
     """``[B, L, H]`` states at ``[B, O]`` positions."""
     return states.gather(1, index[:, :, None].expand(-1, -1, states.shape[-1]))
+
+
+def _targets(texts: Tensor, lengths: Tensor, origins: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    """Places (clamped) and tokens ``[B, O]`` asked of a step; -1 where there is none."""
+    index = origins + step + 1
+    inside = (origins >= 0) & (index < lengths[:, None])
+    index = index.clamp(0, texts.shape[1] - 1)
+    return index, torch.where(inside, texts.gather(1, index), -1)

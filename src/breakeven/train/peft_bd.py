@@ -54,8 +54,6 @@ class PeftBdObjective(Objective):
         spec = lora_spec(settings, verifier.shape.layers)
         master = torch.promote_types(verifier.dtype, torch.float32)
         self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, master)
-        if self.plan.last:
-            self.adapter.enter = verifier.shape.layers - self.plan.last
         with torch.no_grad():
             self.adapter.mask_vector.copy_(_mean_embedding(verifier))
 
@@ -153,7 +151,8 @@ def lora_spec(settings: BlockSettings, layers: int) -> LoRASpec:
     """Rank, scale and place of the adapter in a verifier of so many layers."""
     first = max(0, layers - settings.layers) if settings.layers else 0
     chosen = tuple(range(first, layers)) if first else None
-    return LoRASpec(rank=settings.rank, alpha=settings.alpha, layers=chosen)
+    late = settings.late and bool(first)
+    return LoRASpec(rank=settings.rank, alpha=settings.alpha, layers=chosen, late=late)
 
 
 def _mean_embedding(verifier: LeanVerifier) -> Tensor:

@@ -1,8 +1,8 @@
 """The type in which the frozen verifier runs during training.
 
 Trained weights, their gradients and the optimizer stay in fp32; only products with them are made
-in the type chosen here. On processors that multiply bf16 (AVX512-BF16, AMX) this halves the time
-of a step; on others bf16 is emulated and slow, so ``auto`` stays with fp32 there.
+in the type chosen here. Processors that multiply bf16 (AVX512-BF16, AMX) take less time for a step
+so; on others bf16 is emulated and slow, and ``auto`` stays with fp32.
 """
 
 from __future__ import annotations
@@ -12,14 +12,9 @@ from typing import Literal
 import torch
 
 from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.precision import multiplies
 
 Precision = Literal["auto", "float32", "bfloat16"]
-
-
-def multiplies_bf16() -> bool:
-    """Whether this processor has instructions for products of bf16 numbers."""
-    known = torch.cpu.get_capabilities()
-    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 def training_type(choice: Precision, dtype: torch.dtype, device: str) -> torch.dtype:
@@ -31,7 +26,7 @@ def training_type(choice: Precision, dtype: torch.dtype, device: str) -> torch.d
     torch.float64
     """
     if choice == "auto":
-        fast = device == "cpu" and dtype is torch.float32 and multiplies_bf16()
+        fast = device == "cpu" and dtype is torch.float32 and multiplies(torch.bfloat16)
         return torch.bfloat16 if fast else dtype
     return torch.bfloat16 if choice == "bfloat16" else torch.float32
 

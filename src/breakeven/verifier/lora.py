@@ -40,11 +40,16 @@ ADAPTER_FILE, CONFIG_FILE, MASK_FILE = (
 
 @dataclass(frozen=True, slots=True)
 class LoRASpec:
-    """Rank, scale and place of an adapter. ``layers`` None means every layer."""
+    """Rank, scale and place of an adapter. ``layers`` None means every layer.
+
+    ``late``: the mask vector is the input of the first of these layers, so masks skip the layers
+    before it ("last-k").
+    """
 
     rank: int = 16
     alpha: float = 32.0
     layers: tuple[int, ...] | None = None
+    late: bool = False
 
 
 class GroupLoRA(nn.Module):
@@ -89,8 +94,11 @@ class RowLoRA(nn.Module):
             }
         )
         self.mask_vector = nn.Parameter(torch.zeros(architecture.hidden_size))
-        self.enter = 0
-        """The layer whose input the mask vector is: masks skip the layers before it (last-k)."""
+
+    @property
+    def enter(self) -> int:
+        """The layer whose input the mask vector is."""
+        return self.layers[0] if self.spec.late else 0
 
     def delta(self, layer: int, group: str, x: Tensor) -> Tensor | None:
         """What the adapter adds to one packed linear for gated rows ``x``; None: nothing."""
@@ -125,14 +133,18 @@ class RowLoRA(nn.Module):
         (folder / CONFIG_FILE).write_text(json.dumps(self._peft_config(base), indent=2) + "\n")
 
     @classmethod
-    def load(cls, folder: Path, architecture: Architecture) -> RowLoRA:
-        """Read an adapter directory; a missing file, key or shape is a :class:`DrafterError`."""
+    def load(cls, folder: Path, architecture: Architecture, *, late: bool = False) -> RowLoRA:
+        """Read an adapter directory; a missing file, key or shape is a :class:`DrafterError`.
+
+        ``late`` is as in :class:`LoRASpec`; PEFT's configuration has no word for it.
+        """
         config, tensors, mask = _read(folder)
         layers = config.get("layers_to_transform")
         spec = LoRASpec(
             rank=int(config["r"]),
             alpha=float(config["lora_alpha"]),
             layers=None if layers is None else tuple(layers),
+            late=late,
         )
         lora = cls(architecture, spec)
         for layer, group, index, name in lora._projections():

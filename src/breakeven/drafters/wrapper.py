@@ -1,0 +1,87 @@
+"""A drafter around another: everything goes through to it but what a subclass changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from breakeven.core import Draft, Verified
+from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
+from breakeven.verifier.rows import Rows
+
+
+class Wrapper(Drafter):
+    """Forwards every hook of :class:`Drafter` to ``inner`` and has its traits."""
+
+    def __init__(self, inner: Drafter) -> None:
+        self.inner = inner
+        self.needs_hidden, self.free, self.sequential = (
+            inner.needs_hidden, inner.free, inner.sequential,
+        )  # fmt: skip
+        self.longest, self.scratch_rows = inner.longest, inner.scratch_rows
+
+    def reserve(self, batch: int, capacity: int) -> None:
+        """The inner drafter's."""
+        self.inner.reserve(batch, capacity)
+
+    def begin(self, context: Context, start: int, hidden: Tensor | None) -> None:
+        """The inner drafter's."""
+        self.inner.begin(context, start, hidden)
+
+    def glimpse(self, context: Context, k: int) -> list[Draft] | None:
+        """The inner drafter's."""
+        return self.inner.glimpse(context, k)
+
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        """The inner drafter's."""
+        return self.inner.propose(context, k)
+
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """The inner drafter's."""
+        return self.inner.sketch(context, k)
+
+    def board(self, context: Context, rows: Rows) -> Boarding:
+        """The inner drafter's."""
+        return self.inner.board(context, rows)
+
+    def land(self, choices: Tensor, accepted: Tensor) -> None:
+        """The inner drafter's."""
+        self.inner.land(choices, accepted)
+
+    def observe(
+        self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
+    ) -> None:
+        """The inner drafter's."""
+        self.inner.observe(context, verified, hidden)
+
+    def end(self, context: Context, slot: int) -> None:
+        """The inner drafter's."""
+        self.inner.end(context, slot)
+
+    def forget(self) -> None:
+        """The inner drafter's."""
+        self.inner.forget()
+
+    def move(self, source: int, target: int) -> None:
+        """The inner drafter's."""
+        self.inner.move(source, target)
+
+
+class Counterfeit(Wrapper):
+    """A wrapper that changes the tokens: what ``inner`` computed for its own is of no use.
+
+    So nothing of it rides in the verify pass, and tokens go through the host.
+    """
+
+    def glimpse(self, context: Context, k: int) -> list[Draft] | None:
+        """Nothing is known before :meth:`propose`."""
+        return None
+
+    def sketch(self, context: Context, k: int) -> Sketch | None:
+        """Nothing stays on the device."""
+        return None
+
+    def board(self, context: Context, rows: Rows) -> Boarding:
+        """The rows alone."""
+        return Boarding(rows)
