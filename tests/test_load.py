@@ -180,3 +180,15 @@ def test_no_cuda_is_said_at_once(folder: Path) -> None:
 def test_an_unknown_backend_is_named(folder: Path) -> None:
     with pytest.raises(ModelError, match="backend 'fast'"):
         load_verifier(str(folder), backend="fast")
+
+
+def test_the_same_file_elsewhere_is_converted_once(tmp_path: Path) -> None:
+    """Each environment has its own copy of the bundled model; they share what was made of it."""
+    from breakeven.verifier.sources import END, _stamp
+
+    here, there, other = (tmp_path / name for name in ("a.gguf", "b.gguf", "c.gguf"))
+    here.write_bytes(b"head" + bytes(3 * END) + b"tail")
+    there.write_bytes(here.read_bytes())
+    other.write_bytes(b"head" + bytes(3 * END) + b"liat")
+    assert _stamp(here) == _stamp(there)
+    assert _stamp(here) != _stamp(other)

@@ -371,3 +371,14 @@ def test_a_wrong_recipe_is_one_line_with_the_nearest_key(
     assert "no such recipe" in capsys.readouterr().err
     assert run(["prepare", "x.jsonl", "sources.magpy.count=3", "--out", str(tmp_path / "o")]) == 2
     assert "unknown key 'sources.magpy'; did you mean 'magpie'" in capsys.readouterr().err
+
+
+def test_a_dry_run_splits_as_the_run_would(recipe: PrepareRecipe, tmp_path: Path) -> None:
+    parts = plan(recipe, tiny_loaded(), None).parts
+    written = plan(recipe, tiny_loaded(), tmp_path / "out").parts
+    assert {name: len(rows) for name, rows in parts.items()} == {
+        name: len(rows) for name, rows in written.items()
+    }
+    split = recipe.split.model_copy(update={"validation": 500, "test": 500})
+    with pytest.raises(DataError, match="500 validation"):
+        plan(recipe.model_copy(update={"split": split}), tiny_loaded(), None)

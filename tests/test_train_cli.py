@@ -112,7 +112,10 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "_advance", pressed)
         assert run(words(recipe, artifact, out)) == 130
-    assert "the last checkpoint is kept; the same command continues" in capsys.readouterr().err
+    assert (
+        "the last checkpoint is kept, if one was due yet; the same command goes on"
+        in capsys.readouterr().err
+    )
     with pytest.raises(DrafterError, match="the training is not finished"):
         read_provenance(out)
     assert run(words(recipe, artifact, out, "train.lr=0.5")) == 2
@@ -176,7 +179,9 @@ def test_a_dry_run_says_what_would_be_trained(
     assert plan["parameters"].startswith("trainable ")
     assert plan["rows"] == {"train": 5, "validation": 3}
     assert run(words(path, artifact, out, "--dry-run")) == 0
-    assert "whichever comes first" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert " steps of " in shown
+    assert ("minutes" in shown) == (plan["max_minutes"] is not None)
     assert not out.exists()
 
 

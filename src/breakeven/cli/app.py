@@ -45,7 +45,7 @@ VERBS = {
     ),
     "train": Verb(
         "Train a drafter on an artifact.",
-        "the last checkpoint is kept; the same command continues from it",
+        "the last checkpoint is kept, if one was due yet; the same command goes on",
     ),
     "ablate": Verb(
         "Train many variants of a drafter under one budget, and say what each choice is worth.",

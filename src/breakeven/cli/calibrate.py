@@ -74,7 +74,7 @@ def calibrate(
     widths: Numbers = "1,2,3,4,5,6,8,12,17,24,32,48,64",
     contexts: Numbers = "32,128,512",
     batches: Numbers = "1,4",
-    k: Annotated[str, typer.Option("--k", "-k", metavar="K[,K...]")] = "1,2,3,4,6",
+    k: Annotated[str, typer.Option("--k", "-k", metavar="K[,K...]")] = "1,2,4",
     minutes: Minutes = 3.0,
     other_modes: OtherModes = True,
     threads: Threads = None,
@@ -169,7 +169,7 @@ def said(plan: CalibrationPlan, model: str) -> str:
     return (
         f"would time {len(plan.cells())} kinds of passes of {model} and rounds of "
         f"{', '.join(plan.drafters)} with K = {', '.join(map(str, plan.lengths))}, in about "
-        f"{plan.minutes:g} min after loading"
+        f"{plan.minutes:g} min after loading the model and building the drafters"
     )
 
 

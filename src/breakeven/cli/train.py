@@ -135,10 +135,12 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(plan, indent=2))
         return
     minutes = plan["max_minutes"]
-    ends = f"{plan['steps']} steps" + (f" or {minutes:g} minutes" if minutes else "")
+    ends = f"{plan['steps']} steps of {plan['rows_per_step']} rows"
+    if minutes:
+        ends += f", or {minutes:g} minutes if they are over first"
     print(f"{plan['drafter']} for {plan['verifier']}: {plan['parameters']}")
     print(f"  {plan['rows']['train']} training rows, {plan['rows']['validation']} validation rows")
-    print(f"  {ends} of {plan['rows_per_step']} rows, whichever comes first; to {plan['out']}")
+    print(f"  {ends}; to {plan['out']}")
     for warning in plan["warnings"]:
         print(f"  warning: {warning}")
 

@@ -62,8 +62,8 @@ class Plan:
 
 
 def plan(recipe: PrepareRecipe, loaded: Loaded, folder: Path | None) -> Plan:
-    """Collect and split the prompts. Without a ``folder`` nothing is written, magpie is left out
-    and the split only divides what is there."""
+    """Collect and split the prompts. Without a ``folder`` nothing is written, and magpie is left
+    out: what it would write cannot be split yet."""
     made = Plan({}, {})
     unique, twice = deduplicated(list(_collect(recipe, Surroundings(loaded, folder), made)))
     made.after["duplicates"] = twice
@@ -75,7 +75,7 @@ def plan(recipe: PrepareRecipe, loaded: Loaded, folder: Path | None) -> Plan:
             "no prompt is left; name a source in the recipe, e.g. sources.magpie.count=50"
         )
     s = recipe.split
-    if folder is None:
+    if folder is None and recipe.sources.magpie.count:
         made.parts = {"all": rows}
         return made
     made.parts = split(rows, validation=s.validation, test=s.test, seed=s.seed)

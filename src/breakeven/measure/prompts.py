@@ -45,7 +45,10 @@ def choose(rows: Iterable[P], count: int, seed: int = 0) -> list[P]:
     in_turn = zip_longest(*(shelves[category] for category in sorted(shelves)))
     picked = [row for row in chain.from_iterable(in_turn) if row is not None]
     if not 1 <= count <= len(picked):
-        raise DataError(f"{count} prompts asked for: this split has {len(picked)}; give 1 or more")
+        raise DataError(
+            f"{count} prompts asked for (--prompts): this split has {len(picked)}; give 1 to "
+            f"{len(picked)}, or prepare a larger split"
+        )
     return picked[:count]
 
 

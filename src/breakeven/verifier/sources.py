@@ -21,6 +21,8 @@ BUNDLED = {
     )
 }
 
+END = 1 << 20  # bytes
+
 
 def model_folder(name: str) -> Path:
     """The directory with ``config.json``, safetensors weights and tokenizer for ``name``."""
@@ -88,10 +90,7 @@ def bundled_file(name: str) -> Path:
 
 def _converted(gguf: Path) -> Path:
     """A safetensors directory made once from a GGUF file and kept in the cache folder."""
-    stamp = f"{gguf.resolve()}:{gguf.stat().st_size}:{gguf.stat().st_mtime_ns}"
-    folder = (
-        cache_folder() / "models" / f"{gguf.stem}-{hashlib.sha256(stamp.encode()).hexdigest()[:8]}"
-    )
+    folder = cache_folder() / "models" / f"{gguf.stem}-{_stamp(gguf)}"
     if folder.is_dir():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.part")
@@ -104,6 +103,16 @@ def _converted(gguf: Path) -> Path:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def _stamp(file: Path) -> str:
+    """Tells files apart by size, beginning and end, wherever they lie: environments share one."""
+    digest = hashlib.sha256(str(file.stat().st_size).encode())
+    with file.open("rb") as content:
+        digest.update(content.read(END))
+        content.seek(max(0, file.stat().st_size - END))
+        digest.update(content.read(END))
+    return digest.hexdigest()[:8]
 
 
 def _convert(gguf: Path, folder: Path) -> None:

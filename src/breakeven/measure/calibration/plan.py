@@ -11,7 +11,7 @@ from breakeven.verifier.interface import ModelShape
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 17, 24, 32, 48, 64)
 CONTEXTS = (32, 128, 512)
 BATCHES = (1, 4)
-LENGTHS = (1, 2, 3, 4, 6)
+LENGTHS = (1, 2, 4)
 BASE = 128
 MOST_ROWS = 128
 """Rows of the widest pass over all requests of a batch."""

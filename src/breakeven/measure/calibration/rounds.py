@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from itertools import product
 from statistics import median
 
 from breakeven.core import Phase
@@ -19,6 +20,7 @@ from breakeven.drafters.scripted import RandomDrafter
 from breakeven.measure.calibration.passes import MOST, in_rounds
 from breakeven.measure.calibration.plan import ROUNDS_SHARE, CalibrationPlan
 from breakeven.measure.configuration import PLAIN
+from breakeven.progress import meter
 from breakeven.verifier.interface import Verifier
 
 NOTHING = "nothing"
@@ -98,14 +100,15 @@ def _walkers(verifier: Verifier, plan: CalibrationPlan) -> tuple[list[Walker], t
     middle = sorted(plan.lengths)[len(plan.lengths) // 2]
     nothing = RandomDrafter(verifier.shape.vocab_size, plan.seed)
     walkers.append(_walker(verifier, plan, NOTHING, nothing, middle, 1))
-    for name in plan.drafters:
-        for k in plan.lengths:
-            for batch in plan.batches:
-                drafter = untrained(name, verifier, k)
-                if drafter is None:
-                    skipped.append(name)
-                elif k > drafter.free:  # a free token alone is plain decoding in two passes
-                    walkers.append(_walker(verifier, plan, name, drafter, k, batch))
+    wanted = list(product(plan.drafters, plan.lengths, plan.batches))
+    with meter("building drafters", len(wanted)) as bar:
+        for name, k, batch in wanted:
+            drafter = untrained(name, verifier, k)
+            if drafter is None:
+                skipped.append(name)
+            elif k > drafter.free:  # a free token alone is plain decoding in two passes
+                walkers.append(_walker(verifier, plan, name, drafter, k, batch))
+            bar.advance()
     return walkers, tuple(dict.fromkeys(skipped))
 
 
