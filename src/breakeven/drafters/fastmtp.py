@@ -92,17 +92,16 @@ class FastMTP(Drafter):
     def propose(self, context: Context, k: int) -> list[Draft]:
         """``k`` tokens per request: one extend over what was committed, ``k - 1`` recursions."""
         window = self._cache.window(0, context.batch)
-        last = self._read(context, window, self._pending[: context.batch], Phase.DRAFT)  # [B, H]
+        pending = self._pending[: context.batch]
+        last, tokens, shares = self._read(context, window, pending, Phase.DRAFT)
         lengths = window.lengths.tolist()
-        tokens, shares = self._pick(last)
         drafts, sure = [tokens], [shares]  # each [B]
         for _ in range(k - 1):
             rows = [
                 ([token], state[None])
                 for token, state in zip(drafts[-1].tolist(), last, strict=True)
             ]
-            last = self._read(context, window, rows, Phase.DRAFT)
-            tokens, shares = self._pick(last)
+            last, tokens, shares = self._read(context, window, rows, Phase.DRAFT)
             drafts.append(tokens)
             sure.append(shares)
         for slot, length in enumerate(lengths):
@@ -133,8 +132,12 @@ class FastMTP(Drafter):
         window: KVCache,
         rows: Sequence[tuple[Sequence[int], Tensor]],
         phase: Phase,
-    ) -> Tensor:
-        """Append (token, state before it) rows per request; ``[B, H]`` outputs of the last ones."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Append (token, state before it) rows per request.
+
+        Returns of the last ones the outputs ``[B, H]``, and ``[B]`` token ids of the verifier
+        with the layer's share of each: the head is part of the pass.
+        """
         counts = [len(tokens) for tokens, _ in rows]
         width = max(counts)
         ids = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens, _ in rows])
@@ -150,16 +153,19 @@ class FastMTP(Drafter):
         ):
             embedded = context.verifier.embed(layout.token_ids)
             out: Tensor = self.layer(states, embedded, layout, window)  # [B, W, H]
+            last = out[torch.arange(len(rows)), torch.tensor(counts) - 1]
+            tokens, shares = self._pick(last)
             if self._device.type == "cuda":
                 torch.cuda.synchronize(self._device)
         window.commit(counts)
-        return out[torch.arange(len(rows)), torch.tensor(counts) - 1]
+        return last, tokens, shares
 
     def _pick(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """``[B, H]`` states to ``[B]`` token ids of the verifier, and the layer's share of each."""
         logits = self._head(states)
-        top, best = logits.max(dim=-1)
-        shares = (top - logits.logsumexp(dim=-1)).exp()
+        best = logits.argmax(dim=-1)
+        # softmax is one kernel on the calling thread; logsumexp wakes the others for 8192 numbers
+        shares = logits.softmax(dim=-1).amax(dim=-1)
         return best if self.vocabulary is None else self.vocabulary.to_target(best), shares
 
     @classmethod
