@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from breakeven.cost.breakeven import expected_committed
 from breakeven.cost.calibration import Calibration, DraftPrice
 from breakeven.cost.curve import CostCurve
 from breakeven.cost.truncation import committed_distribution, expected_rounds
+from breakeven.decode.policy.named import policy_named
+from breakeven.drafters.ngram import NGram
 from breakeven.drafters.registry import METHODS, untrained
 from breakeven.drafters.scripted import Dressed, Synthetic
 from breakeven.errors import DataError, RecipeError
@@ -21,6 +24,7 @@ from breakeven.measure.calibration.acceptance import Acceptance, read_acceptance
 from breakeven.measure.calibration.check import TARGET, Checked, check, predict, summary
 from breakeven.measure.calibration.elsewhere import commands
 from breakeven.measure.calibration.plan import CalibrationPlan, numbers
+from breakeven.measure.calibration.prices import prices_for
 from breakeven.measure.calibration.run import calibrate, levelled
 from breakeven.measure.calibration.tables import rate_needed, sentences
 from breakeven.measure.trial import Decoding, Method
@@ -60,6 +64,40 @@ def test_prices_are_of_the_right_kind(measured: Calibration) -> None:
     for name in ("fastmtp", "peft-bd-gated"):
         assert measured.draft_seconds(name, 3, batch=2) > 0
     assert measured.step_seconds > 0
+
+
+def test_a_policy_takes_the_prices_of_this_verifier(measured: Calibration, tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    measured.write(path)
+    prices = prices_for(loaded(), path)
+    assert prices == measured
+    policy = policy_named("adaptive", 3, prices)
+    decoding = Decoding(loaded().verifier, loaded().eos, 12)
+    method = Method("ngram-adaptive", NGram(), 3, policy)
+    plain, _ = decoding.run(Method(), prompts()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("breakeven.decode.policy.adaptive.quick_curve", None)  # not asked for
+        drafted, _ = decoding.run(method, prompts()[0])
+    assert drafted.tokens == plain.tokens
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verifier": {"name": "x", "weights_sha256": "other"}}, "its verifier is other"),
+        ({"mode": "graph"}, "its mode is graph, here it is eager"),
+        ({"threads": 99}, "its threads is 99"),
+        ({"dtype": "bfloat16"}, "its dtype is bfloat16, here it is float64"),
+        ({"machine": {"cpu": "Z80"}}, "its processor is Z80"),
+    ],
+)
+def test_prices_of_something_else_are_refused(
+    measured: Calibration, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "calibration.json"
+    replace(measured, **change).write(path)
+    with pytest.raises(DataError, match=f"{said}.*breakeven calibrate"):
+        prices_for(loaded(), path)
 
 
 def test_curves_are_levelled_to_the_plain_passes_of_the_rounds() -> None:

@@ -14,6 +14,7 @@ from breakeven.cli.app import run
 from breakeven.cli.generate import coloured
 from breakeven.core import Finish, Round
 from breakeven.decode.request import Completion
+from test_calibration import calibration
 from tiny_chat import byte_tokenizer, chat_model
 
 Captured = pytest.CaptureFixture[str]
@@ -204,3 +205,15 @@ def test_a_file_without_one_good_line_is_refused(
     file.write_text("{\n{\n")
     assert generate(model, "--file", str(file)) == 2
     assert "all 2 lines are broken, first: not JSON" in capsys.readouterr().err
+
+
+def test_a_calibration_of_another_model_is_refused(
+    model: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    path = tmp_path / "calibration.json"
+    calibration().write(path)
+    words = ("--drafter", "ngram", "--policy", "adaptive", "--calibration", str(path))
+    assert generate(model, QUESTION, *words) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "its verifier is" in line
+    assert "breakeven calibrate" in line

@@ -18,15 +18,25 @@ from breakeven.cli.options import (
     Mode,
     ModelName,
     OutPath,
+    Prices,
     Seed,
     Threads,
 )
 from breakeven.cli.outcome import show_forecast, show_result
 from breakeven.cli.recipes import RecipeWords
-from breakeven.cli.trial import Drafters, Lengths, Prompts, Split, prepared, trial_recipe
+from breakeven.cli.trial import (
+    Drafters,
+    Lengths,
+    Prompts,
+    Split,
+    prepared,
+    read_prices,
+    trial_recipe,
+)
 from breakeven.measure.recipe import BenchRecipe
 
 if TYPE_CHECKING:
+    from breakeven.cost.calibration import Calibration
     from breakeven.measure.forecast import Forecast
     from breakeven.measure.prompts import Prompt
     from breakeven.verifier.load import Loaded
@@ -63,6 +73,7 @@ def bench(
     threads: Threads = None,
     device: Device = USUAL.verifier.device,
     mode: Mode = None,
+    calibration: Prices = None,
     seed: Seed = USUAL.seed,
     out: OutPath = Path("runs/bench"),
     resume: Resume = False,
@@ -86,11 +97,12 @@ def bench(
     """
     from breakeven.measure.bench import run_bench
 
-    recipe = trial_recipe(BenchRecipe, context, words, "repeats")
+    recipe = trial_recipe(BenchRecipe, context, words, "repeats", "calibration")
     configurations = recipe.configurations
     loaded, chosen = prepared(recipe)
+    prices = read_prices(recipe, loaded)
     if dry_run:
-        show_forecast(expected(recipe, loaded, chosen), as_json)
+        show_forecast(expected(recipe, loaded, chosen, prices), as_json)
         return
     result = run_bench(
         loaded,
@@ -106,11 +118,14 @@ def bench(
         recipe=recipe,
         resume=resume,
         force=force,
+        prices=prices,
     )
     show_result(result, as_json)
 
 
-def expected(recipe: BenchRecipe, loaded: Loaded, prompts: list[Prompt]) -> Forecast:
+def expected(
+    recipe: BenchRecipe, loaded: Loaded, prompts: list[Prompt], prices: Calibration | None
+) -> Forecast:
     """What the run would take."""
     from breakeven.measure.bench import make_methods, registered
     from breakeven.measure.description import Plan
@@ -119,5 +134,5 @@ def expected(recipe: BenchRecipe, loaded: Loaded, prompts: list[Prompt]) -> Fore
 
     configurations = recipe.configurations
     plan = Plan(prompts, configurations, recipe.repeats, recipe.max_new_tokens)
-    methods = make_methods(configurations, registered(loaded))
+    methods = make_methods(configurations, registered(loaded), prices)
     return forecast(plan, Decoding(loaded.verifier, loaded.eos, recipe.max_new_tokens), methods)

@@ -23,6 +23,7 @@ from breakeven.cli.options import (
     MaxNewTokens,
     Mode,
     ModelName,
+    Prices,
     Threads,
 )
 from breakeven.errors import DataError
@@ -76,6 +77,7 @@ def generate(
     drafter: DrafterName = None,
     k: DraftTokens = None,
     policy: PolicyName = "fixed",
+    calibration: Prices = None,
     max_new_tokens: MaxNewTokens = 256,
     stop: Stops = None,
     batch: BatchSize = 1,
@@ -103,6 +105,7 @@ def generate(
     from breakeven.decode.budget import plan_cache
     from breakeven.decode.generate import generate as decode
     from breakeven.decode.policy.named import policy_named
+    from breakeven.measure.calibration.prices import prices_for
     from breakeven.verifier.load import load_verifier
     from breakeven.verifier.precision import dtype_named
 
@@ -112,7 +115,8 @@ def generate(
     if not asked:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
     helper = None if drafter is None or k == 0 else chosen(drafter, loaded)
-    lengths = policy_named(policy, k or None)
+    prices = None if calibration is None else prices_for(loaded, calibration)
+    lengths = policy_named(policy, k or None, prices)
     memory = None if cache_mb is None else int(cache_mb * 1e6)
     if batch > 1:
         plan = plan_cache(

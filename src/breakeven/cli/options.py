@@ -96,6 +96,14 @@ Dtype = Annotated[
         help="`fp32` (default on the CPU), `bf16` (default on CUDA), `fp16` or `fp64`.",
     ),
 ]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="Prices for `adaptive` from `breakeven calibrate`; without, it measures a few itself.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 DryRun = Annotated[

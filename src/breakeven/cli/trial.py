@@ -8,9 +8,10 @@ import typer
 
 from breakeven.cli.recipes import is_typed, resolved
 from breakeven.cli.shipped import shipped
-from breakeven.measure.recipe import PromptSection, TrialRecipe
+from breakeven.measure.recipe import BenchRecipe, PromptSection, TrialRecipe
 
 if TYPE_CHECKING:
+    from breakeven.cost.calibration import Calibration
     from breakeven.verifier.load import Loaded
 
 T = TypeVar("T", bound=TrialRecipe)
@@ -56,12 +57,12 @@ FLAGS = {
 """Parameter of the command -> field of the recipe."""
 
 
-def trial_recipe(kind: type[T], context: typer.Context, words: list[str] | None, flag: str) -> T:
-    """The recipe of a command line; ``flag`` is the parameter that only this verb has.
+def trial_recipe(kind: type[T], context: typer.Context, words: list[str] | None, *flags: str) -> T:
+    """The recipe of a command line; ``flags`` are the parameters that only this verb has.
 
     Draft lengths that were typed are every drafter's, whatever the file gives one of them.
     """
-    recipe = resolved(kind, context, words, {**FLAGS, flag: flag})
+    recipe = resolved(kind, context, words, {**FLAGS, **{flag: flag for flag in flags}})
     return recipe.with_common_k() if is_typed(context, "k") else recipe
 
 
@@ -77,3 +78,10 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
     rows = artifact.rows(what.split)
     return loaded, choose(rows, what.count, recipe.seed)
+
+
+def read_prices(recipe: BenchRecipe, loaded: Loaded) -> Calibration | None:
+    """The prices that the recipe names, checked to be this verifier's on this machine."""
+    from breakeven.measure.calibration.prices import prices_for
+
+    return None if recipe.calibration is None else prices_for(loaded, recipe.calibration)

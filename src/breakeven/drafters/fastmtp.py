@@ -154,11 +154,11 @@ class FastMTP(Drafter):
             embedded = context.verifier.embed(layout.token_ids)
             out: Tensor = self.layer(states, embedded, layout, window)  # [B, W, H]
             last = out[torch.arange(len(rows)), torch.tensor(counts) - 1]
-            tokens, shares = self._pick(last)
+            best, shares = self._pick(last)
             if self._device.type == "cuda":
                 torch.cuda.synchronize(self._device)
         window.commit(counts)
-        return last, tokens, shares
+        return last, best, shares
 
     def _pick(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """``[B, H]`` states to ``[B]`` token ids of the verifier, and the layer's share of each."""

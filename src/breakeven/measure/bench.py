@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from breakeven.config import Section, write_recipe
+from breakeven.cost.calibration import Calibration
 from breakeven.cost.curve import CostCurve
 from breakeven.decode.policy.named import policy_named
 from breakeven.drafters.base import Drafter
@@ -54,13 +55,15 @@ def run_bench(
     force: bool = False,
     audit: bool = True,
     make_drafter: MakeDrafter | None = None,
+    prices: Calibration | None = None,
 ) -> BenchResult:
     """Measure, write every file of docs/formats.md into ``out``, and return them as objects.
 
     ``prompts`` are rows of an artifact (see ``prompts.choose``). ``audit`` checks the outputs of
     the first repeat against plain decoding's. ``recipe`` is kept beside the run. ``resume``
     continues a run that was stopped, ``force`` starts it over; without them a folder that holds
-    one is an :class:`OutputExistsError`. ``make_drafter`` replaces the drafter registry.
+    one is an :class:`OutputExistsError`. ``make_drafter`` replaces the drafter registry. ``prices``
+    are for policies that choose by them; without, each measures a curve when decoding starts.
     """
     plan = Plan(
         list(prompts),
@@ -73,7 +76,7 @@ def run_bench(
         command,
     )
     make = make_drafter or registered(loaded)
-    methods = make_methods(plan.configurations, make)
+    methods = make_methods(plan.configurations, make, prices)
     description = open_folder(out, plan.describe(loaded, methods), resume=resume, force=force)
     if recipe is not None:
         write_recipe(recipe, out / RECIPE)
@@ -98,7 +101,9 @@ def registered(loaded: Loaded) -> MakeDrafter:
     return lambda c: create(c.drafter, loaded, c.path)
 
 
-def make_methods(configurations: Sequence[Configuration], make: MakeDrafter) -> list[Method]:
+def make_methods(
+    configurations: Sequence[Configuration], make: MakeDrafter, prices: Calibration | None = None
+) -> list[Method]:
     """Plain decoding and every configuration; draft lengths share one loaded drafter.
 
     A policy is its configuration's own and learns over the whole run, as in a long-lived process.
@@ -109,7 +114,7 @@ def make_methods(configurations: Sequence[Configuration], make: MakeDrafter) -> 
         source = (c.drafter, c.path)
         if source not in drafters:
             drafters[source] = make(c)
-        policy = policy_named(c.policy, c.k)
+        policy = policy_named(c.policy, c.k, prices)
         methods.append(Method(c.name, drafters[source], c.k, policy))
     return methods
 

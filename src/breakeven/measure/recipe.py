@@ -90,6 +90,7 @@ class BenchRecipe(TrialRecipe):
     """A recipe of ``breakeven bench``."""
 
     repeats: PositiveInt = 3
+    calibration: Path | None = None  # prices for `adaptive`; null: each measures a few itself
 
 
 class AuditRecipe(TrialRecipe):
