@@ -13,21 +13,24 @@ import torch
 from breakeven.cli.app import run
 from breakeven.cost.breakeven import expected_committed
 from breakeven.cost.calibration import Calibration, DraftPrice
-from breakeven.cost.curve import CostCurve
+from breakeven.cost.curve import CostCurve, Point
 from breakeven.cost.truncation import committed_distribution, expected_rounds
 from breakeven.decode.policy.named import policy_named
 from breakeven.drafters.ngram import NGram
 from breakeven.drafters.registry import METHODS, untrained
-from breakeven.drafters.scripted import Dressed, Synthetic
+from breakeven.drafters.scripted import Dressed, Oracle, Synthetic
 from breakeven.errors import DataError, RecipeError
 from breakeven.measure.calibration.acceptance import Acceptance, read_acceptance
 from breakeven.measure.calibration.check import TARGET, Checked, check, predict, summary
 from breakeven.measure.calibration.elsewhere import commands
+from breakeven.measure.calibration.pace import paces
 from breakeven.measure.calibration.plan import CalibrationPlan, numbers
 from breakeven.measure.calibration.prices import prices_for
 from breakeven.measure.calibration.run import calibrate, levelled
 from breakeven.measure.calibration.tables import rate_needed, sentences
+from breakeven.measure.calibration.together import FEWEST, decode_together
 from breakeven.measure.trial import Decoding, Method
+from breakeven.report.calibrated import calibrated_lines
 from breakeven.report.calibration import render
 from measuring import loaded, prompts, script_of
 from test_calibration import calibration
@@ -41,7 +44,7 @@ SMALL = CalibrationPlan(
 
 @pytest.fixture(scope="module")
 def measured() -> Calibration:
-    return calibrate(loaded(), SMALL, others={"eager": tiny_verifier()}, command="breakeven x")
+    return calibrate(loaded(), SMALL, others={"eager": tiny_verifier}, command="breakeven x")
 
 
 def test_everything_of_the_plan_is_measured(measured: Calibration) -> None:
@@ -100,12 +103,36 @@ def test_prices_of_something_else_are_refused(
         prices_for(loaded(), path)
 
 
-def test_curves_are_levelled_to_the_plain_passes_of_the_rounds() -> None:
-    curves = {1: CostCurve.of({1: 0.03, 4: 0.036}, context=8), 2: CostCurve.of({1: 0.04}, 8)}
-    level = levelled(curves, base=8, plain=0.02)
-    assert level[1].seconds(1) == pytest.approx(0.02)
-    assert level[1].relative(4) == pytest.approx(1.2)
+def test_curves_are_levelled_to_the_verify_passes_of_the_rounds() -> None:
+    points = {1: 0.03, 2: 0.033, 4: 0.036, 8: 0.06}
+    curves = {
+        1: CostCurve(tuple(
+            Point(c, w, more * s, more * s, more * s)
+            for c, more in ((8, 1.0), (64, 1.5)) for w, s in points.items()
+        )),
+        2: CostCurve.of({1: 0.04}, 8),
+    }  # fmt: skip
+    seen = {1: CostCurve.of({1: 0.02, 2: 0.022, 4: 0.030}, 8)}
+    level = levelled(curves, base=8, seen=seen)
+    assert level[1].seconds(1, 8) == pytest.approx(0.02)
+    assert level[1].seconds(4, 8) == pytest.approx(0.030), "a width that rounds verified"
+    assert level[1].seconds(4, 64) == pytest.approx(0.045), "the same factor behind more tokens"
+    assert level[1].seconds(8, 8) == pytest.approx(0.04), "another width: the middle factor, 2/3"
     assert level[2].seconds(1) == pytest.approx(0.04 * 2 / 3)
+
+
+def test_a_drafter_that_reads_the_prompt_itself_has_a_start(measured: Calibration) -> None:
+    assert measured.start("ngram", 3, 8) == 0
+    assert measured.start("peft-bd-gated", 3, 8) == 0, "it lives in the verifier's cache"
+    own = CalibrationPlan(
+        drafters=("peft-bd",), widths=(1, 2), contexts=(8,), batches=(1,), lengths=(1, 2),
+        base=8, minutes=0.001,
+    )  # fmt: skip
+    found = calibrate(loaded(), own)
+    assert found.start("peft-bd", 2, 8) > 0
+    assert found.start("peft-bd", 2, 4) == pytest.approx(found.start("peft-bd", 2, 8) / 2)
+    short, long = (predict(found, "peft-bd", 2, (0.5, 0.25), n, 8) for n in (4, 400))
+    assert short < long, "a long answer pays for the start more easily"
 
 
 def test_contexts_and_widths_fit_the_model() -> None:
@@ -179,9 +206,7 @@ def test_the_prediction_is_income_over_price() -> None:
 
 
 def test_the_check_decodes_every_drafter(measured: Calibration) -> None:
-    found = check(
-        measured, tiny_verifier(vocab=64), Acceptance((0.8,)), tokens=24, prompts=1, repeats=1
-    )
+    found = check(measured, tiny_verifier(vocab=64), Acceptance((0.8,)), tokens=24)
     names = [c.config for c in found]
     assert names == ["nothing-k1", "nothing-k3", "ngram-k1", "ngram-k3", "peft-bd-gated-k3",
                      "fastmtp-k1", "fastmtp-k3"]  # fmt: skip
@@ -262,7 +287,14 @@ def test_dry_run_loads_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "fastmtp" in capsys.readouterr().out
     assert not (tmp_path / "x").exists()
     assert run([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["minutes"] == 3.0
+    intended = json.loads(capsys.readouterr().out)
+    assert intended["minutes"] == 3.0
+    assert [s["stage"] for s in intended["stages"]] == ["passes", "rounds", "modes"]
+    assert sum(s["seconds"] for s in intended["stages"]) < 180, "loading takes its share"
+    assert run([*words, "--json", "--acceptance", "0.5"]) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["minutes"] == 5.0
+    assert checked["stages"][-1]["stage"] == "check"
 
 
 def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -289,9 +321,40 @@ def test_the_whole_verb(
     assert run([*words, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert len(answer["check"]) >= 5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["calibration.html", "calibration.json"]
     assert Calibration.read(tmp_path).draft_lengths("ngram") == (1, 2)
     assert (tmp_path / "calibration.html").stat().st_size > 5000
     assert run([*words, "--force"]) == 0
     shown = capsys.readouterr().out
     for part in ("needs", "predicted", "vLLM, speculative", "SGLANG_SIMULATE_ACC_LEN"):
         assert part in shown
+
+
+def test_the_machines_pace_is_taken_out() -> None:
+    """Half of the rounds ran at half the speed; one cell was disturbed alone."""
+    rounds = [{"a": 1.0, "b": 3.0, "c": 5.0}, {"a": 2.0, "b": 6.0, "c": 10.0}] * 3
+    rounds[4] = {"a": 9.0, "b": 3.0, "c": 5.0}
+    found = paces(rounds)
+    assert [f / found[0] for f in found] == pytest.approx([1, 2, 1, 2, 1, 2])
+
+
+def test_a_break_even_below_one_is_said_in_words() -> None:
+    cheap = calibration(drafters={"cheap": {2: DraftPrice(3, {1: 0.0}, {1: 0.0})}},
+                        curves={1: CostCurve.of({1: 0.02, 3: 0.016}, 64)})  # fmt: skip
+    assert cheap.round_cost("cheap", 2).break_even < 1
+    assert rate_needed(cheap, "cheap", 2) == "any"
+    _, lines = calibrated_lines(cheap)
+    assert any("so it pays whatever is accepted" in line.meaning for line in lines)
+
+
+def test_answers_side_by_side_are_whole_and_keep_step() -> None:
+    verifier = tiny_verifier(vocab=64)
+    script = script_of(Decoding(verifier, frozenset(), 40), prompts(1))
+    [prompt] = script
+    methods = [Method(), Method("oracle", Oracle(script, 64), 3)]
+    answers = decode_together(verifier, methods, prompt, 40, seconds=0.0)
+    assert [len(answers[m.name]) for m in methods] == [FEWEST, FEWEST]
+    for own in answers["oracle"]:
+        assert sum(r.committed for r in own.rounds) == 39, "the first token is the prefill's"
+        assert own.seconds > 0
+    assert answers["ar"][0].rounds == []

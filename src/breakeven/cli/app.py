@@ -58,7 +58,10 @@ VERBS = {
         "what was measured is kept; the same command with --resume continues",
     ),
     "audit": Verb("Check that the output is the verifier's own, and class every divergence."),
-    "calibrate": Verb("Learn what acceptance speculation needs here, before training anything."),
+    "calibrate": Verb(
+        "Learn what acceptance speculation needs here, before training anything.",
+        "finished stages are kept; the same command continues after them",
+    ),
     "oracle": Verb("Compute what would pay: break-even, best K, the paper's oracle."),
     "verdict": Verb("Say whether it pays, from result files; the exit code answers too."),
     "report": Verb("Draw report.html from result files."),

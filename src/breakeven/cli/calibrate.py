@@ -24,10 +24,13 @@ from breakeven.cli.options import (
 from breakeven.errors import OutputExistsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from breakeven.cost.calibration import Calibration
     from breakeven.measure.calibration.acceptance import Acceptance
     from breakeven.measure.calibration.check import Checked
     from breakeven.measure.calibration.plan import CalibrationPlan
+    from breakeven.measure.calibration.stages import Stages
     from breakeven.verifier.interface import Verifier
     from breakeven.verifier.load import Loaded
 
@@ -57,7 +60,12 @@ Synthetic = Annotated[
 ]
 Numbers = Annotated[str, typer.Option(metavar="N[,N...]")]
 Minutes = Annotated[
-    float, typer.Option("--minutes", metavar="M", help="Measure for about so long.")
+    float | None,
+    typer.Option(
+        "--minutes",
+        metavar="M",
+        help="Take about so long in all: 3, or 5 with `--acceptance`; longer is surer.",
+    ),
 ]
 OtherModes = Annotated[
     bool,
@@ -75,7 +83,7 @@ def calibrate(
     contexts: Numbers = "32,128,512",
     batches: Numbers = "1,4",
     k: Annotated[str, typer.Option("--k", "-k", metavar="K[,K...]")] = "1,2,4",
-    minutes: Minutes = 3.0,
+    minutes: Minutes = None,
     other_modes: OtherModes = True,
     threads: Threads = None,
     device: Device = "cpu",
@@ -96,7 +104,8 @@ def calibrate(
     With `--acceptance` the model decodes for real: the drafters work, a script decides which
     drafts are right, and the predicted speed is held against the measured one.
 
-    Writes `calibration.json`, which `breakeven oracle` reads, and `calibration.html`.
+    Writes `calibration.json`, which `breakeven oracle` reads, and `calibration.html`. Each stage
+    is stored as it ends: after Ctrl-C or a crash the same command goes on behind the last one.
 
     Examples:
 
@@ -106,21 +115,24 @@ def calibrate(
     """
     from breakeven.cost.calibration import FILE
     from breakeven.measure.calibration.acceptance import read_acceptance
-    from breakeven.measure.calibration.check import check
+    from breakeven.measure.calibration.stages import finished, require_room
     from breakeven.report.calibration import write_page
 
-    plan = planned(drafter, widths, contexts, batches, k, minutes, seed)
     asked = read_acceptance(acceptance) if acceptance else None
+    plan = planned(drafter, widths, contexts, batches, k, minutes, seed, checked=asked is not None)
     if (out / FILE).exists() and not force:
         raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
+    require_room(out)
     if dry_run:
-        print(json.dumps(intention(plan, model), indent=2) if as_json else said(plan, model))
+        intended = intention(plan, model, other_modes, [] if force else finished(out))
+        print(json.dumps(intended, indent=2) if as_json else said(intended))
         return
-    out.mkdir(parents=True, exist_ok=True)  # before the work: it may not be allowed
-    found, verifier = measured(model, plan, threads, device, mode, other_modes)
+    loaded = load(model, threads, device, mode)
+    stages = room(out, loaded, force)
+    found, checked = measured(model, loaded, plan, device, other_modes, asked, stages)
     found.write(out / FILE)
-    checked = check(found, verifier, asked, seed=seed) if asked else []
     write_page(found, out / PAGE, asked, checked)
+    stages.clear()
     show(found, asked, checked, out, as_json)
 
 
@@ -130,13 +142,20 @@ def planned(
     contexts: str,
     batches: str,
     k: str,
-    minutes: float,
+    minutes: float | None,
     seed: int,
+    *,
+    checked: bool,
 ) -> CalibrationPlan:
     """The plan of a command line; an unknown drafter is an error before anything is loaded."""
     from breakeven.drafters import registry
     from breakeven.errors import RecipeError, nearest
-    from breakeven.measure.calibration.plan import CalibrationPlan, numbers
+    from breakeven.measure.calibration.plan import (
+        MINUTES,
+        MINUTES_CHECKED,
+        CalibrationPlan,
+        numbers,
+    )
 
     known = registry.names()
     for name in drafter or ():
@@ -148,55 +167,106 @@ def planned(
         contexts=numbers("--contexts", contexts),
         batches=numbers("--batches", batches),
         lengths=numbers("--k", k),
-        minutes=minutes,
+        minutes=(MINUTES_CHECKED if checked else MINUTES) if minutes is None else minutes,
         seed=seed,
+        checked=checked,
     )
 
 
-def intention(plan: CalibrationPlan, model: str) -> dict[str, Any]:
-    """What would be measured, for machines."""
+def intention(
+    plan: CalibrationPlan, model: str, other_modes: bool, stored: list[str]
+) -> dict[str, Any]:
+    """What would be measured, stage by stage, for machines."""
+    lengths = ", ".join(map(str, plan.lengths))
+    does = {
+        "passes": f"{len(plan.cells())} kinds of passes by width, context and batch",
+        "rounds": f"rounds of {', '.join(plan.drafters)} with K = {lengths}",
+        "modes": f"{len(plan.widths)} widths in PyTorch (eager)",
+        "check": "answers with scripted drafts, every drafter and K",
+    }
+    wanted = ["passes", "rounds", *["modes"] * other_modes, *["check"] * plan.checked]
     return {
         "model": model,
+        "minutes": plan.minutes,
+        "stages": [
+            {"stage": name, "does": does[name], "seconds": round(plan.seconds(name))}
+            for name in wanted
+        ],
         "passes": len(plan.cells()),
         "drafters": list(plan.drafters),
         "k": list(plan.lengths),
-        "minutes": plan.minutes,
+        "stored": stored,
     }
 
 
-def said(plan: CalibrationPlan, model: str) -> str:
+def said(found: dict[str, Any]) -> str:
     """What would be measured, for people."""
-    return (
-        f"would time {len(plan.cells())} kinds of passes of {model} and rounds of "
-        f"{', '.join(plan.drafters)} with K = {', '.join(map(str, plan.lengths))}, in about "
-        f"{plan.minutes:g} min after loading the model and building the drafters"
-    )
+    lines = [f"would calibrate {found['model']} in about {found['minutes']:g} min:"]
+    lines += [f"  {s['stage']}: {s['does']}, about {s['seconds']} s" for s in found["stages"]]
+    lines.append("  the rest is loading the model and building the drafters")
+    if found["stored"]:
+        names = ", ".join(found["stored"])
+        lines.append(f"  stored by a run before, used again if nothing has changed: {names}")
+    return "\n".join(lines)
+
+
+def load(model: str, threads: int | None, device: str, mode: str | None) -> Loaded:
+    """Load the model, and say that it takes a moment."""
+    from breakeven.verifier.load import load_verifier
+
+    print(f"loading {model}", file=sys.stderr, flush=True)
+    return load_verifier(model, threads=threads, device=device, mode=mode)
+
+
+def room(out: Path, loaded: Loaded, force: bool) -> Stages:
+    """Where stages are stored; ``force`` removes an earlier calibration and its stages."""
+    from breakeven.cost.calibration import FILE
+    from breakeven.measure.calibration.stages import FOLDER, Stages, setting_of
+
+    stages = Stages(out / FOLDER, setting_of(loaded))
+    if force:
+        stages.clear()
+        for name in (FILE, PAGE):
+            (out / name).unlink(missing_ok=True)
+    return stages
 
 
 def measured(
     model: str,
+    loaded: Loaded,
     plan: CalibrationPlan,
-    threads: int | None,
     device: str,
-    mode: str | None,
     other_modes: bool,
-) -> tuple[Calibration, Verifier]:
-    """Load the model, in PyTorch as well where it has a faster path, and calibrate."""
-    from dataclasses import replace
+    asked: Acceptance | None,
+    stages: Stages,
+) -> tuple[Calibration, list[Checked]]:
+    """Calibrate, in PyTorch as well where the model has a faster path, and check."""
+    from dataclasses import asdict, replace
 
+    from breakeven.measure.calibration.check import Checked, check
     from breakeven.measure.calibration.run import calibrate as run
     from breakeven.verifier.graphs import GraphVerifier
     from breakeven.verifier.load import load_verifier
 
-    loaded = load_verifier(model, threads=threads, device=device, mode=mode)
+    verifier = loaded.verifier
     plan = replace(plan, drafters=fitting(plan.drafters, loaded))
-    others: dict[str, Verifier] = {}
-    if other_modes and isinstance(loaded.verifier, GraphVerifier):
-        others["eager"] = loaded.verifier.eager
-    elif other_modes and loaded.verifier.mode == "native":
-        others["eager"] = load_verifier(model, device=device, backend="lean").verifier
+    others: dict[str, Callable[[], Verifier]] = {}
+    if other_modes and isinstance(verifier, GraphVerifier):
+        eager = verifier.eager
+        others["eager"] = lambda: eager
+    elif other_modes and verifier.mode == "native":
+        others["eager"] = lambda: load_verifier(model, device=device, backend="lean").verifier
     command = shlex.join(["breakeven", *sys.argv[1:]])
-    return run(loaded, plan, others=others, command=command), loaded.verifier
+    found = run(loaded, plan, others=others, command=command, stages=stages)
+    if asked is None:
+        return found, []
+    wanted = {**plan.of_rounds(), "prices": found.row()["drafters"], "rates": asked.rates}
+
+    def decode() -> dict[str, Any]:
+        seconds = plan.seconds("check")
+        return {"rows": [asdict(c) for c in check(found, verifier, asked, seconds=seconds)]}
+
+    return found, [Checked(**row) for row in stages.of("check", wanted, decode)["rows"]]
 
 
 def fitting(names: tuple[str, ...], loaded: Loaded) -> tuple[str, ...]:

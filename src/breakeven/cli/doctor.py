@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -35,8 +37,8 @@ def doctor(as_json: Json = False) -> None:
             print(f"{label:<10} {text}")
         print()
         for problem in found:
-            print(f"{'✗' if problem.blocks else '!'} {problem.what}  →  {problem.remedy}")
-        if not found:
+            print(f"{problem.sign} {problem.what}  →  {problem.remedy}")
+        if all(problem.optional for problem in found):
             print("✓ nothing stands in the way")
     raise typer.Exit(int(any(problem.blocks for problem in found)))
 
@@ -63,9 +65,20 @@ def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "model", f"{name}: {'installed' if present else 'missing'}"
     for name, folder in report["caches"].items():
         yield "cache", f"{folder['path']} ({name}): {_gib(folder['bytes'])}"
+    yield from converted(report["models"])
     for extra, versions in report["extras"].items():
         listed = (f"{name} {version or '–'}" for name, version in versions.items())
         yield extra or "core", ", ".join(listed)
+
+
+def converted(models: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What was made from GGUF files, and how to be rid of it."""
+    for model in models:
+        yield "converted", f"{model['path']}: {_gib(model['bytes'])}"
+    if models:
+        folder = shlex.quote(str(Path(models[0]["path"]).parent))
+        whole = _gib(sum(model["bytes"] for model in models))
+        yield "", f"{whole} in all; to clear: rm -r {folder} (made again when needed)"
 
 
 def _gib(count: int) -> str:

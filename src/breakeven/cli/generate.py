@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,11 @@ Compare = Annotated[
     bool, typer.Option("--compare", help="Also decode plainly, and say whether the tokens agree.")
 ]
 Colour = Annotated[
-    bool, typer.Option("--show-drafts", help="Colour the tokens that the drafter proposed.")
+    bool,
+    typer.Option(
+        "--show-drafts",
+        help="Colour the tokens that the drafter proposed; in a file they stand in « ».",
+    ),
 ]
 
 
@@ -199,8 +204,9 @@ def report(
     from rich.console import Console
     from rich.text import Text
 
+    console = Console(highlight=False, soft_wrap=True)
     text = coloured(answer, loaded.tokenizer) if show_drafts else Text(answer.text or "")
-    Console(highlight=False, soft_wrap=True).print(text)
+    console.print(text if console.is_terminal else marked(text), markup=False)
     print(f"[{account(answer, expected)}]", file=sys.stderr)
 
 
@@ -253,6 +259,21 @@ def account(answer: Completion, expected: dict[str, list[int]]) -> str:
             "equal to plain decoding" if same else "not equal to plain decoding: run audit"
         )
     return "; ".join(words)
+
+
+def marked(text: Any) -> str:
+    """Text in which what would be coloured stands in « », for where there are no colours.
+
+    >>> from rich.text import Text
+    >>> marked(Text.assemble("a ", ("red", "green"), (" lorry", "green"), " b"))
+    'a «red lorry» b'
+    """
+    drafted = [False] * len(text.plain)
+    for span in text.spans:
+        drafted[span.start : span.end] = [bool(span.style)] * (span.end - span.start)
+    runs = groupby(zip(drafted, text.plain, strict=True), key=lambda pair: pair[0])
+    parts = ((own, "".join(letter for _, letter in run)) for own, run in runs)
+    return "".join(f"«{part}»" if own else part for own, part in parts)
 
 
 def coloured(answer: Completion, tokenizer: Any) -> Any:

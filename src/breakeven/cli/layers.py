@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from breakeven.cli.options import BUNDLED, ArtifactPath, Force, Json, ModelName, OutPath, Threads
+from breakeven.cli.options import (
+    BUNDLED,
+    ArtifactPath,
+    DryRun,
+    Force,
+    Json,
+    ModelName,
+    OutPath,
+    Threads,
+)
 from breakeven.errors import OutputExistsError
 
 if TYPE_CHECKING:
+    from breakeven.data.artifact import Row
     from breakeven.train.layer_search import Candidate, Prices
+    from breakeven.verifier.decoder import LeanVerifier
 
 Method = Literal["layer-skip", "early-exit"]
 MethodName = Annotated[Method, typer.Option("--drafter", "-d", help="What to make.")]
@@ -31,6 +42,7 @@ def layers(
     most: Most = 6,
     threads: Threads = None,
     out: OutPath = Path("runs/layers"),
+    dry_run: DryRun = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -61,8 +73,11 @@ def layers(
     rows = load_artifact(shipped(artifact), loaded.identity).rows("train")
     short = [r for r in rows if len(r.prompt_ids) + len(r.continuation_ids) <= LONGEST_TEXT]
     chosen = (short or list(rows))[:texts]
-    prices = Prices.measure(lean)
     count = lean.shape.layers
+    if dry_run:
+        _show_plan(drafter, lean, chosen, min(most, count - 1), as_json)
+        return
+    prices = Prices.measure(lean)
     if drafter == "layer-skip":
         found = skippable(lean, chosen, prices, min(most, count - 1))
     else:
@@ -75,6 +90,23 @@ def layers(
     )
     made.save(out)
     _show(drafter, found, best, prices, out, as_json)
+
+
+def _show_plan(
+    drafter: Method, verifier: LeanVerifier, rows: list[Row], most: int, as_json: bool
+) -> None:
+    """How many sets of layers would be tried, and for how long: one is tried and timed."""
+    from breakeven.train.layer_search import seconds_each, tries
+
+    count = tries(drafter, verifier.shape.layers, most)
+    seconds = count * seconds_each(verifier, rows)
+    if as_json:
+        print(json.dumps({"drafter": drafter, "tries": count, "seconds": seconds}, indent=2))
+        return
+    print(
+        f"would try {count} sets of layers to leave out on {len(rows)} texts, in about "
+        f"{seconds:.0f} s at most (one was tried)"
+    )
 
 
 def _show(

@@ -14,10 +14,16 @@ if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact
     from breakeven.train.recipe import TrainRecipe
     from breakeven.train.run import Report
+    from breakeven.verifier.load import Loaded
 
 
-MANY_EPOCHS = 20
-"""The paper sees each text 12.8 times."""
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Do two steps, say how long the whole run would take here, and keep nothing.",
+    ),
+]
 
 
 def train(
@@ -31,6 +37,7 @@ def train(
     threads: Threads = None,
     device: Device = "cpu",
     dry_run: DryRun = False,
+    rehearse: Rehearse = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -48,9 +55,12 @@ def train(
         breakeven train recipes/smollm2-135m/peft_bd_gated.yaml -a assets/smollm2-135m -o runs/bd
         breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
             train.max_minutes=5 train.lr=5e-4
+        breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
+            --rehearse
         breakeven bench --drafter peft-bd-gated=runs/bd --drafter fastmtp=runs/mtp
     """
     from breakeven.data.artifact import load_artifact
+    from breakeven.train.doubts import small_data, warn
     from breakeven.train.methods import load_train_recipe
     from breakeven.train.processes import Processes, check_share
     from breakeven.train.run import check_room, make_room, train_drafter
@@ -59,8 +69,12 @@ def train(
     settings = load_train_recipe(recipe, overrides or ())
     data = load_artifact(artifact)
     _check(settings, data)
-    if dry_run:
+    if dry_run and not rehearse:
         _show_plan(_plan(settings, data, out), as_json)
+        return
+    if rehearse:
+        loaded = load_verifier(settings.verifier, threads=threads, device=device)
+        _show_rehearsal(settings, loaded, load_artifact(artifact, loaded.identity), as_json)
         return
     check_room(out, force=force)
     processes = Processes(device)
@@ -68,6 +82,8 @@ def train(
     place = str(processes.device) if processes.count > 1 else device
     loaded = load_verifier(settings.verifier, threads=threads, device=place)
     data = load_artifact(artifact, loaded.identity)
+    if processes.main:
+        warn(small_data(settings, data))
     with processes.main_first() as main:
         if main:
             make_room(out, force=force)
@@ -91,6 +107,7 @@ def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
     """What would be trained, without loading any weights."""
     from transformers import AutoConfig
 
+    from breakeven.train.doubts import small_data
     from breakeven.train.methods import trainable_parameters
     from breakeven.train.sizes import sizes
     from breakeven.verifier.architecture import Architecture
@@ -108,26 +125,8 @@ def _plan(recipe: TrainRecipe, artifact: Artifact, out: Path) -> dict[str, Any]:
         "rows_per_step": recipe.train.rows_per_step,
         "max_minutes": recipe.train.max_minutes,
         "out": str(out),
-        "warnings": _doubts(recipe, artifact),
+        "warnings": small_data(recipe, artifact),
     }
-
-
-def _doubts(recipe: TrainRecipe, artifact: Artifact) -> list[str]:
-    """What the data is too small for, one sentence each."""
-    rows = {split: len(artifact.rows(split)) for split in ("train", "validation")}
-    rows["train"] = min(rows["train"], recipe.data.rows or rows["train"])
-    found = []
-    epochs = recipe.train.steps * recipe.train.rows_per_step / max(1, rows["train"])
-    if epochs > MANY_EPOCHS:
-        found.append(
-            f"few rows: each of the {rows['train']} is seen up to {epochs:.0f} times; prepare more"
-        )
-    if rows["validation"] < recipe.evaluate.prompts:
-        found.append(
-            f"only {rows['validation']} validation rows of the {recipe.evaluate.prompts} that "
-            "evaluate.prompts asks for: the best checkpoint is chosen by little"
-        )
-    return found
 
 
 def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
@@ -141,8 +140,29 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
     print(f"{plan['drafter']} for {plan['verifier']}: {plan['parameters']}")
     print(f"  {plan['rows']['train']} training rows, {plan['rows']['validation']} validation rows")
     print(f"  {ends}; to {plan['out']}")
+    if not minutes:
+        print(
+            "  how long that takes here: the same command with --rehearse (two steps, nothing kept)"
+        )
     for warning in plan["warnings"]:
         print(f"  warning: {warning}")
+
+
+def _show_rehearsal(recipe: TrainRecipe, loaded: Loaded, artifact: Artifact, as_json: bool) -> None:
+    """How long the run would take here."""
+    from dataclasses import asdict
+
+    from breakeven.train.rehearsal import rehearse
+
+    found = rehearse(recipe, loaded, artifact)
+    if as_json:
+        print(json.dumps({**asdict(found), "minutes": found.minutes}, indent=2))
+        return
+    print(
+        f"a step took {found.step_s:.2f} s, validating a prompt {found.prompt_s:.2f} s: "
+        f"{found.steps} steps and {found.validations} validations of {found.prompts} prompts take "
+        f"at most about {found.minutes:.0f} min here; nothing was kept"
+    )
 
 
 def _show(report: Report, out: Path) -> None:

@@ -30,12 +30,15 @@ class DraftPrice:
     """What a round with one drafter costs beside the verify pass, at one K, by batch.
 
     ``verify_rows`` is the width of the verify pass after a full draft: K + 1, or K with a free
-    first token. ``seconds`` are the drafting passes, ``outside`` what lies in no pass.
+    first token. ``seconds`` are the drafting passes, ``outside`` what lies in no pass. ``start``
+    is paid once for each answer, by drafters that read the prompt themselves: seconds of their
+    passes over a prompt of the base context.
     """
 
     verify_rows: int
     seconds: Mapping[int, float]
     outside: Mapping[int, float]
+    start: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,10 @@ class Calibration:
             return self.outside_seconds
         return self._priced(drafter, k, lambda price: along(price.outside, batch))
 
+    def start(self, drafter: str, k: int, prompt: int) -> float:
+        """Seconds that the drafter itself spends on a prompt of so many tokens, once an answer."""
+        return self._priced(drafter, k, lambda price: price.start) * prompt / self.base
+
     def verify_rows(self, drafter: str, k: int) -> int:
         """Rows of the verify pass after ``k`` drafts: one less with a free first token."""
         longest = max(self.draft_lengths(drafter))
@@ -158,12 +165,12 @@ class Calibration:
             "widths": sorted({w for curve in curves for w in curve.widths}),
             "contexts": sorted({c for curve in curves for c in curve.contexts}),
             "batches": sorted(self.curves),
-            "seconds": _curves_row(self.curves),
+            "seconds": curves_row(self.curves),
             "drafters": {
-                name: {str(k): _price_row(price) for k, price in sorted(prices.items())}
+                name: {str(k): price_row(price) for k, price in sorted(prices.items())}
                 for name, prices in self.drafters.items()
             },
-            "other_modes": {mode: _curves_row(c) for mode, c in self.other_modes.items()},
+            "other_modes": {mode: curves_row(c) for mode, c in self.other_modes.items()},
             "warnings": list(self.warnings),
         }
 
@@ -195,12 +202,12 @@ class Calibration:
             step_seconds=float(row["step_seconds"]),
             outside_seconds=float(row["outside_seconds"]),
             base=int(row["base_context"]),
-            curves=_curves(row["seconds"]),
+            curves=curves_of(row["seconds"]),
             drafters={
-                name: {int(k): _price(entry) for k, entry in prices.items()}
+                name: {int(k): price_of(entry) for k, entry in prices.items()}
                 for name, prices in row["drafters"].items()
             },
-            other_modes={mode: _curves(c) for mode, c in row.get("other_modes", {}).items()},
+            other_modes={mode: curves_of(c) for mode, c in row.get("other_modes", {}).items()},
             dtype=str(row.get("dtype", "float32")),
             command=str(row.get("command", "")),
             warnings=tuple(row.get("warnings", ())),
@@ -223,7 +230,7 @@ def along(points: Mapping[int, float], x: int) -> float:
     return points[left] + slope * (x - left)
 
 
-def _curves_row(curves: Curves) -> dict[str, Any]:
+def curves_row(curves: Curves) -> dict[str, Any]:
     """``{batch: {context: {width: [median, low quartile, high quartile]}}}``."""
     return {
         str(batch): {
@@ -238,7 +245,8 @@ def _curves_row(curves: Curves) -> dict[str, Any]:
     }
 
 
-def _curves(row: Mapping[str, Any]) -> dict[int, CostCurve]:
+def curves_of(row: Mapping[str, Any]) -> dict[int, CostCurve]:
+    """What :func:`curves_row` wrote; raises what malformed content raises."""
     return {
         int(batch): CostCurve(
             tuple(
@@ -259,20 +267,24 @@ def _triple(seconds: Any) -> tuple[float, float, float]:
     return median, low, high
 
 
-def _price_row(price: DraftPrice) -> dict[str, Any]:
+def price_row(price: DraftPrice) -> dict[str, Any]:
+    """A price as it stands in the file."""
     return {
         "verify_rows": price.verify_rows,
         "seconds": {str(b): s for b, s in sorted(price.seconds.items())},
         "outside_seconds": {str(b): s for b, s in sorted(price.outside.items())},
+        "start_seconds": price.start,
     }
 
 
-def _price(entry: Mapping[str, Any]) -> DraftPrice:
+def price_of(entry: Mapping[str, Any]) -> DraftPrice:
+    """What :func:`price_row` wrote; raises what malformed content raises."""
     seconds, outside = (
         {int(b): float(s) for b, s in entry[name].items()}
         for name in ("seconds", "outside_seconds")
     )
-    for value in (*seconds.values(), *outside.values()):
+    start = float(entry.get("start_seconds", 0.0))
+    for value in (*seconds.values(), *outside.values(), start):
         if not (value >= 0 and math.isfinite(value)):
             raise ValueError(f"a draft price of {value} seconds")
-    return DraftPrice(int(entry["verify_rows"]), seconds, outside)
+    return DraftPrice(int(entry["verify_rows"]), seconds, outside, start)

@@ -19,7 +19,7 @@ import breakeven
 from breakeven.measure import machine, packages
 from breakeven.verifier.native import library
 from breakeven.verifier.places import cache_folder
-from breakeven.verifier.sources import BUNDLED
+from breakeven.verifier.sources import BUNDLED, converted_models
 
 GIB = 1 << 30
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -27,11 +27,20 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that stands in the way; ``blocks`` when the bundled model cannot run."""
+    """One thing that stands in the way; ``blocks`` when the bundled model cannot run.
+
+    What is ``optional`` stands in nobody's way: it is only said.
+    """
 
     what: str
     remedy: str
     blocks: bool = False
+    optional: bool = False
+
+    @property
+    def sign(self) -> str:
+        """What stands before its line."""
+        return "✗" if self.blocks else "·" if self.optional else "!"
 
 
 Report = dict[str, Any]
@@ -67,6 +76,7 @@ def look() -> Report:
             "breakeven": _folder(cache_folder()),
             "hugging_face": _folder(Path(HF_HUB_CACHE)),
         },
+        "models": [_folder(path) for path in converted_models()],
         "native": _native(),
         "bundled": {name: _installed(package) for name, (package, *_) in BUNDLED.items()},
         "extras": {
@@ -79,16 +89,16 @@ def look() -> Report:
 def problems(report: Report) -> list[Problem]:
     """What stands in the way according to a :func:`look`, the worst first."""
     found = [problem for check in CHECKS for problem in check(report)]
-    return sorted(found, key=lambda problem: not problem.blocks)
+    return sorted(found, key=lambda problem: (not problem.blocks, problem.optional))
 
 
 def _missing_packages(report: Report) -> Iterator[Problem]:
     for extra, versions in report["extras"].items():
         missing = ", ".join(name for name, version in versions.items() if version is None)
         if missing and extra not in ("dev", "docs"):
-            what = f"not installed: {missing}" + (f" (extra '{extra}')" if extra else "")
+            what = f"not installed{' (optional)' if extra else ''}: {missing}"
             target = f"'breakeven[{extra}]'" if extra else "breakeven"
-            yield Problem(what, f"pip install {target}", blocks=not extra)
+            yield Problem(what, f"pip install {target}", blocks=not extra, optional=bool(extra))
 
 
 def _missing_model(report: Report) -> Iterator[Problem]:
@@ -136,7 +146,7 @@ def _space(report: Report) -> Iterator[Problem]:
     if report["disk_free"] < 2 * GIB:
         yield Problem(
             f"{report['disk_free'] / GIB:.1f} GiB of disk free, the demo wants 2",
-            "free some space; `breakeven doctor` lists the cache folders",
+            "free some space; the cache folders and how to clear them stand above",
         )
 
 

@@ -9,6 +9,7 @@ from statistics import median
 from breakeven.cost.curve import CostCurve
 
 FEW_PROMPTS = 12
+"""Fewer give intervals too wide to decide much: the number that every message asks for."""
 DRIFT = 0.05
 """A change of the plain step during a run that is worth a warning."""
 
@@ -25,11 +26,20 @@ def few_prompts(count: int) -> str | None:
     """The interval will be wide.
 
     >>> few_prompts(4)
-    '4 prompts give wide intervals: use 12 or more'
+    '4 prompts give wide intervals: measure on 12 or more'
     """
     if count >= FEW_PROMPTS:
         return None
-    return f"{count} prompt{'s give' if count > 1 else ' gives'} wide intervals: use 12 or more"
+    return f"{count} prompt{'s give' if count > 1 else ' gives'} wide intervals: {more(count)}"
+
+
+def more(count: int) -> str:
+    """What to do about ``count`` prompts that were too few: the usual number, or twice as many.
+
+    >>> more(1), more(20)
+    ('measure on 12 or more', 'measure on 40 or more')
+    """
+    return f"measure on {FEW_PROMPTS if count < FEW_PROMPTS else 2 * count} or more"
 
 
 def slow_plain_step(curve: CostCurve) -> str | None:

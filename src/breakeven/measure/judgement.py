@@ -111,7 +111,7 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
     runs = [read(path) for path in dict.fromkeys(p.resolve() for p in paths)]
     check_same(runs)
     records = joined(runs)
-    configs = [c for c in dict.fromkeys(r.config for r in records) if c != PLAIN]
+    configs = in_order(runs, records)
     if not configs or not any(r.config == PLAIN for r in records):
         raise DataError(
             f"{paths[0]}: no prompt was decoded both plainly and with a drafter;"
@@ -131,6 +131,17 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
     outputs = {c: str(audits[c].verdict) if c in audits else "not audited" for c in configs}
     rows = tuple(row for row in performance if row.category == ALL)
     return Judgement(verdict, rows, outputs, notes)
+
+
+def in_order(runs: Sequence[Found], records: Sequence[Record]) -> list[str]:
+    """The drafted configurations as the runs' descriptions list them, as in the bench's table.
+
+    Records stand in the order measured, which is shuffled.
+    """
+    entries = (e for run in runs for e in run.description.get("configurations", ()))
+    listed = [str(entry.get("name")) for entry in entries if isinstance(entry, Mapping)]
+    there = {r.config for r in records} - {PLAIN}
+    return [c for c in dict.fromkeys([*listed, *sorted(there)]) if c in there]
 
 
 def read(path: Path) -> Found:

@@ -29,7 +29,7 @@ def performance_lines(rows: Iterable[Performance], outputs: Mapping[str, str]) -
         padding=(0, 1, 0, 0),
         caption="Ratio: speed against plain decoding (ar), 95 % interval over prompts. AL: tokens "
         "per round, the verifier's own included. It pays when AL is above what it needs, the "
-        "break-even: draft + verify + rest, in plain steps.",
+        "break-even: draft + verify + rest, in plain steps; below 1 it pays whatever is accepted.",
         caption_justify="left",
     )
     table.add_column("configuration", no_wrap=True)

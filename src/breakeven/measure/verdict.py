@@ -72,7 +72,7 @@ def decide(
     usable = found is not Answer.NOT_USABLE
     return Verdict(
         verdict=found,
-        sentence=sentence(found, best, checked.get(best.config), scene, len(rows)),
+        sentence=sentence(found, best, checked.get(best.config), scene),
         best=best.config if usable else None,
         ratio=best.ratio if usable else math.nan,
         ratio_low=best.ratio_low if usable else math.nan,

@@ -10,10 +10,13 @@ from typing import Any
 from breakeven.measure.acceptance import ALL
 from breakeven.measure.answers import Answer, answer
 from breakeven.measure.audit import Audited, Finding
+from breakeven.measure.doubts import more
 from breakeven.measure.performance import Performance
 from breakeven.measure.statistics import prompts_to_decide
 
 MANY_PROMPTS = 1000
+ANYTHING = "pays whatever is accepted"
+"""What a break-even below 1 means: a round costs less than a plain step and yields a token."""
 WILD = 3.0
 """An interval whose ends lie further apart than this factor tells nothing."""
 
@@ -90,10 +93,8 @@ def between(low: float, high: float) -> str:
     return f"between {left} and {right}"
 
 
-def sentence(
-    found: Answer, best: Performance, audit: Audited | None, scene: Scene, compared: int = 1
-) -> str:
-    """The verdict in one plain sentence about the ``best`` of ``compared``, and its audit."""
+def sentence(found: Answer, best: Performance, audit: Audited | None, scene: Scene) -> str:
+    """The verdict in one plain sentence about the ``best`` configuration, and its audit."""
     if found is Answer.NOT_USABLE:
         assert audit is not None
         return (
@@ -107,13 +108,12 @@ def sentence(
     where = f"plain decoding of {scene.verifier} on this machine ({scene.machine})"
     if math.isnan(best.ratio_low):
         return (
-            f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no "
-            "interval; measure on 24 or more."
+            f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no interval."
         )
     if found is Answer.UNDECIDED and best.ratio_high > WILD * best.ratio_low:
         return (
             f"Undecided: {best.config} is {measured} {where} on {best.prompts} prompts, which "
-            "are too few to be sure of anything; measure on 24 or more."
+            "are too few to be sure of anything."
         )
     sure = f"with 95 % confidence {between(best.ratio_low, best.ratio_high)}"
     match found:
@@ -125,11 +125,13 @@ def sentence(
                 f"{sure}, because a round yields {best.acceptance_length:.2f} tokens and costs as "
                 f"much as {best.break_even:.2f} plain steps."
             )
-    return f"Undecided: {best.config} is {measured} {where}, but {sure}; {remedy(best, compared)}."
+    return f"Undecided: {best.config} is {measured} {where}, but {sure}."
 
 
 def remedy(row: Performance, compared: int = 1) -> str:
     """How many prompts would decide an undecided ratio among ``compared``."""
+    if math.isnan(row.ratio_low) or row.ratio_high > WILD * row.ratio_low:
+        return more(row.prompts)
     needed = prompts_to_decide(row.spread, row.ratio, compared)
     if needed > MANY_PROMPTS:
         return f"so small a difference would not be settled by {MANY_PROMPTS} prompts"
@@ -169,6 +171,8 @@ def reasons(
             yield f"{row.config} is undecided: no answer had a second token"
             continue
         yield account(row, found)
+        if found is Answer.UNDECIDED:
+            yield f"{row.config}: {remedy(row, len(answers))}"
         if found is not Answer.PAYS:
             yield outlook(row)
         groups = [p for p in performance if p.config == row.config and p.category != ALL]
@@ -192,12 +196,23 @@ def outlook(row: Performance) -> str:
     """What would have to change: acceptance, the price of drafts, or that of the verify pass."""
     income, flat = row.acceptance_length, min(row.c_v, 1.0)
     return (
-        f"{row.config} would pay with more than {row.break_even:.2f} tokens a round; "
+        f"{row.config} {would_pay(row.break_even)}; "
         f"with free drafts it would be {speed(income / (row.c_v + row.c_s))}, "
         f"with a verify pass at the price of a plain step "
         f"{speed(income / (row.c_d + flat + row.c_s))}, "
         f"with both {speed(income / (flat + row.c_s))}"
     )
+
+
+def would_pay(break_even: float) -> str:
+    """The break-even in plain words.
+
+    >>> would_pay(1.4), would_pay(0.83)
+    ('would pay with more than 1.40 tokens a round', 'pays whatever is accepted')
+    """
+    if break_even < 1:
+        return ANYTHING
+    return f"would pay with more than {break_even:.2f} tokens a round"
 
 
 def exceptions(config: str, groups: Sequence[Performance], found: Answer) -> Iterator[str]:

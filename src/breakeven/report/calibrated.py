@@ -76,9 +76,12 @@ def _drafter_lines(
 
 
 def _need(name: str, k: int, cost: RoundCost) -> Line:
+    end = f"{k} drafts commit at most {k + 1} tokens."
+    if cost.break_even < 1:
+        end = "so it pays whatever is accepted."
     meaning = (
         f"Break-even: draft {cost.draft:.2f} + verify {cost.verify:.2f} + rest {cost.other:.2f}"
-        f" plain steps; {k} drafts commit at most {k + 1} tokens."
+        f" plain steps; {end}"
     )
     return Line(f"AL needed with K = {k}", 0, cost.break_even, "tokens a round", meaning, name)
 

@@ -122,6 +122,20 @@ class Trainer:
             self._journal.close()
         return Outcome(self._counts, validated, self._processes.count, self._replicas.kind)
 
+    def rehearse(self, steps: int) -> list[float]:
+        """Seconds of each of the first ``steps`` steps, and of one validation behind them.
+
+        For telling how long a run will take: no checkpoint is written.
+        """
+        seconds = []
+        for _ in range(steps):
+            began = time.perf_counter()
+            self._advance(Meter())
+            seconds.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        self.validation.run(self.objective, self.settings.seed, self._processes)
+        return [*seconds, time.perf_counter() - began]
+
     def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
         """Write the drafter with weights as ``dtype``, in the main process."""
         with self._replicas.whole():

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from breakeven.errors import ModelError
 from breakeven.progress import meter
@@ -88,6 +93,15 @@ def bundled_file(name: str) -> Path:
     return path
 
 
+def converted_models() -> list[Path]:
+    """The directories that were made from GGUF files, the oldest first.
+
+    None is ever deleted unasked; one that is needed again is made again.
+    """
+    made = [p for p in (cache_folder() / "models").glob("*") if p.is_dir()]
+    return sorted(made, key=lambda path: path.stat().st_mtime)
+
+
 def _converted(gguf: Path) -> Path:
     """A safetensors directory made once from a GGUF file and kept in the cache folder."""
     folder = cache_folder() / "models" / f"{gguf.stem}-{_stamp(gguf)}"
@@ -115,6 +129,18 @@ def _stamp(file: Path) -> str:
     return digest.hexdigest()[:8]
 
 
+@contextmanager
+def _no_other_bar() -> Iterator[None]:
+    """Keep the GGUF reader's own progress bar, which no setting turns off, out of our lines."""
+    reader: Any = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    bar = reader.tqdm
+    reader.tqdm = partial(bar, disable=True)
+    try:
+        yield
+    finally:
+        reader.tqdm = bar
+
+
 def _convert(gguf: Path, folder: Path) -> None:
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -125,7 +151,8 @@ def _convert(gguf: Path, folder: Path) -> None:
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             progress.advance()
-            model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            with _no_other_bar():
+                model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
         except Exception as error:  # the GGUF reader raises many kinds
             raise ModelError(
                 f"{gguf}: not readable as a GGUF model ({' '.join(str(error).split())[:200]}); "

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 from breakeven.cost.breakeven import expected_committed
@@ -20,16 +19,16 @@ from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import untrained
 from breakeven.drafters.scripted import Dressed, Script, Synthetic
 from breakeven.measure.calibration.acceptance import Acceptance
-from breakeven.measure.calibration.rounds import NOTHING
+from breakeven.measure.calibration.together import Answers, decode_together
+from breakeven.measure.calibration.walkers import NOTHING
 from breakeven.measure.configuration import PLAIN
-from breakeven.measure.schedule import interleaved
-from breakeven.measure.trial import Decoding, Method, quiet_collector, warm_up
-from breakeven.progress import meter
+from breakeven.measure.trial import Decoding, Method
 from breakeven.verifier.interface import Verifier
 
 TARGET, ENOUGH = 0.05, 0.9
 """A prediction is good within 5 %; the cost model is, when 9 of 10 predictions are."""
-PROMPTS, REPEATS, TOKENS = 1, 5, 64
+TOKENS = 96
+"""Of each answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,60 +82,70 @@ def check(
     verifier: Verifier,
     acceptance: Acceptance,
     *,
+    seconds: float = 0.0,
     tokens: int = TOKENS,
-    prompts: int = PROMPTS,
-    repeats: int = REPEATS,
     seed: int = 0,
 ) -> list[Checked]:
-    """Decode ``prompts`` random prompts ``repeats`` times in every configuration, interleaved."""
+    """Decode random prompts in every configuration, side by side, for about so many ``seconds``."""
     size = max(1, calibration.base - tokens // 2)
     order = random.Random(seed + 1)
-    vocabulary = range(verifier.shape.vocab_size)
-    asked = [Asked(f"r{i}", tuple(order.choices(vocabulary, k=size))) for i in range(prompts)]
-    decoding = Decoding(verifier, frozenset(), tokens)
-    script = {a.prompt_ids: decoding.run(Method(), a)[0].tokens for a in asked}
+    asked = Asked("random", tuple(order.choices(range(verifier.shape.vocab_size), k=size)))
+    plainly = Decoding(verifier, frozenset(), tokens).run(Method(), asked)[0]
+    script = {asked.prompt_ids: plainly.tokens}
     methods = [Method(), *_methods(calibration, verifier, acceptance, script, seed)]
-    warm_up(decoding, methods, asked[0])
-    seconds, rounds = _decode(decoding, methods, asked, repeats, seed)
+    answers = decode_together(verifier, methods, asked.prompt_ids, tokens, seconds, seed)
     found = []
     for method in methods[1:]:
         assert method.drafter is not None
         survival = acceptance.survival(method.k, method.drafter.free)
-        done = rounds[method.name]
-        found.append(
-            Checked(
-                config=method.name,
-                k=method.k,
-                committed=expected_committed(survival),
-                measured_committed=1 + sum(done) / len(done),
-                predicted=predict(calibration, _priced(method), method.k, survival, tokens - 1),
-                measured=_ratio(seconds[PLAIN], seconds[method.name]),
-            )
-        )
+        predicted = predict(calibration, _priced(method), method.k, survival, tokens - 1, size)
+        found.append(_compared(method, survival, predicted, answers))
     return found
 
 
+def _compared(
+    method: Method, survival: Sequence[float], predicted: float, answers: Answers
+) -> Checked:
+    own = answers[method.name]
+    whole = [r.accepted for a in own for r in a.rounds if r.drafted == method.k]
+    plain_s, own_s = (sum(a.seconds for a in each) for each in (answers[PLAIN], own))
+    return Checked(
+        config=method.name,
+        k=method.k,
+        committed=expected_committed(survival),
+        measured_committed=1 + sum(whole) / len(whole),
+        predicted=predicted,
+        measured=plain_s / own_s,
+    )
+
+
 def predict(
-    calibration: Calibration, drafter: str | None, k: int, survival: Sequence[float], tokens: int
+    calibration: Calibration,
+    drafter: str | None,
+    k: int,
+    survival: Sequence[float],
+    tokens: int,
+    prompt: int = 0,
 ) -> float:
     """Speed relative to plain decoding for ``tokens`` tokens after the first.
 
     ``drafter`` None drafts for nothing. The last round is cut at the limit, which the expected
-    number of rounds counts.
+    number of rounds counts; a drafter that reads the ``prompt`` (tokens) itself pays for that once.
     """
+    step, start = calibration.step(), 0.0
     if drafter is None:
-        verify = calibration.seconds(k + 1) / calibration.step()
-        price = verify + calibration.outside(None, k) / calibration.step()
+        price = (calibration.seconds(k + 1) + calibration.outside(None, k)) / step
     else:
         price = calibration.round_cost(drafter, k).break_even
-    return tokens / (expected_rounds(survival, tokens) * price)
+        start = calibration.start(drafter, k, prompt) / step
+    return tokens / (start + expected_rounds(survival, tokens) * price)
 
 
 def _methods(
     calibration: Calibration, verifier: Verifier, acceptance: Acceptance, script: Script, seed: int
 ) -> list[Method]:
     """Free drafting and every drafter of the calibration, each with a few draft lengths."""
-    methods = []
+    methods: list[Method] = []
     for name in (NOTHING, *calibration.drafters):
         lengths = (
             _some(calibration.draft_lengths(name))
@@ -147,7 +156,8 @@ def _methods(
             worker = None if name == NOTHING else untrained(name, verifier, k)
             free = worker.free if worker else 0
             rates = acceptance.conditional(k, free)
-            tokens = Synthetic(script, verifier.shape.vocab_size, rates, seed)
+            # each starts elsewhere, so that chance does not favour them all
+            tokens = Synthetic(script, verifier.shape.vocab_size, rates, seed + len(methods))
             drafter: Drafter = Dressed(worker, tokens) if worker else tokens
             methods.append(Method(f"{name}-k{k}", drafter, k))
     return methods
@@ -166,30 +176,3 @@ def _some(lengths: Sequence[int]) -> tuple[int, ...]:
 def _priced(method: Method) -> str | None:
     name = method.name.rpartition("-k")[0]
     return None if name == NOTHING else name
-
-
-def _decode(
-    decoding: Decoding, methods: Sequence[Method], asked: Sequence[Asked], repeats: int, seed: int
-) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[int]]]:
-    """Decode seconds by method and prompt, and the accepted drafts of every untruncated round."""
-    by_name = {method.name: method for method in methods}
-    seconds: dict[str, dict[str, list[float]]] = {name: {} for name in by_name}
-    accepted: dict[str, list[int]] = {name: [] for name in by_name}
-    order = list(interleaved(list(by_name), len(asked), repeats, seed))
-    with quiet_collector(), meter("check", total=len(order)) as progress:
-        for _, index, name in order:
-            completion, ledger = decoding.run(by_name[name], asked[index])
-            spent = ledger.wall_s - ledger.passes[0].seconds
-            seconds[name].setdefault(asked[index].id, []).append(spent)
-            whole = [r for r in completion.rounds if r.drafted == by_name[name].k]
-            accepted[name] += [r.accepted for r in whole]
-            progress.advance()
-    return seconds, accepted
-
-
-def _ratio(plain: dict[str, list[float]], own: dict[str, list[float]]) -> float:
-    """The middle one of the repeats' ratios: a disturbed one does no harm."""
-    totals = [
-        [sum(times) for times in zip(*seconds.values(), strict=True)] for seconds in (plain, own)
-    ]
-    return float(median(a / b for a, b in zip(*totals, strict=True)))

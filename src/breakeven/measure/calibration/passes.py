@@ -13,6 +13,7 @@ import torch
 from breakeven.core import Phase
 from breakeven.cost.curve import CostCurve
 from breakeven.cost.ledger import Ledger
+from breakeven.measure.calibration.pace import paces
 from breakeven.measure.trial import quiet_collector
 from breakeven.progress import meter
 from breakeven.verifier.cache import KVCache
@@ -70,9 +71,13 @@ def measure_passes(
         verifier.run(Phase.VERIFY, chain(ids, cache.lengths), cache, ledger, logits="choices")
         took = ledger.passes[0].seconds
 
+    rounds: dict[int, dict[Cell, float]] = defaultdict(dict)
+    for turn, cell in in_rounds(label, cells, seconds, seed, run):
+        rounds[turn][cell] = took
     samples: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
-    for _, (batch, context, width) in in_rounds(label, cells, seconds, seed, run):
-        samples[batch].append((width, context, took))
+    for own, pace in zip(rounds.values(), paces(list(rounds.values())), strict=True):
+        for (batch, context, width), spent in own.items():
+            samples[batch].append((width, context, spent / pace))
     return {batch: CostCurve.from_samples(found) for batch, found in samples.items()}
 
 

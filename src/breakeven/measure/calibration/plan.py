@@ -13,10 +13,13 @@ CONTEXTS = (32, 128, 512)
 BATCHES = (1, 4)
 LENGTHS = (1, 2, 4)
 BASE = 128
-MOST_ROWS = 128
-"""Rows of the widest pass over all requests of a batch."""
-PASSES_SHARE, OTHER_SHARE, ROUNDS_SHARE = 0.5, 0.15, 0.35
-"""Of the time: the cost curves, those of other modes, rounds with every drafter."""
+MINUTES, MINUTES_CHECKED = 3.0, 5.0
+"""For everything, without and with the check against real decoding."""
+WIDEST_ELSEWHERE = 17
+"""Rows of a request's widest pass but for one request behind the base context."""
+SHARES = {"passes": 0.35, "rounds": 0.35, "modes": 0.1}
+SHARES_CHECKED = {"passes": 0.25, "rounds": 0.25, "modes": 0.05, "check": 0.3}
+"""Of the time, by stage; the rest goes to loading the model and building the drafters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class CalibrationPlan:
     """``widths`` rows per request, ``contexts`` cached tokens, ``batches`` requests together.
 
     ``lengths`` are the K of every drafter in ``drafters``, measured behind ``base`` tokens;
-    ``minutes`` bounds the measuring, not the loading.
+    ``minutes`` is for everything, and ``checked`` says that a part of it goes to the check.
     """
 
     drafters: tuple[str, ...]
@@ -33,8 +36,9 @@ class CalibrationPlan:
     batches: tuple[int, ...] = BATCHES
     lengths: tuple[int, ...] = LENGTHS
     base: int = BASE
-    minutes: float = 3.0
+    minutes: float = MINUTES
     seed: int = 0
+    checked: bool = False
 
     def __post_init__(self) -> None:
         for name in ("widths", "contexts", "batches", "lengths"):
@@ -45,16 +49,16 @@ class CalibrationPlan:
             if 1 not in getattr(self, name):
                 raise RecipeError(f"{name} {_shown(getattr(self, name))}: 1 has to be among them")
         if not self.minutes > 0:
-            raise RecipeError(f"{self.minutes:g} minutes: give more than 0; 3 are usual")
+            raise RecipeError(f"{self.minutes:g} minutes: give more than 0; {MINUTES:g} are usual")
 
     def cells(self) -> list[tuple[int, int, int]]:
-        """Every (batch, context, width) whose pass is not too large."""
+        """Every (batch, context, width); the widest passes only at batch 1 and the base."""
         return [
             (batch, context, width)
             for batch in self.batches
             for context in sorted({*self.contexts, self.base})
             for width in self.widths
-            if batch * width <= max(MOST_ROWS, batch)
+            if width <= WIDEST_ELSEWHERE or (batch, context) == (1, self.base)
         ]
 
     def within(self, shape: ModelShape) -> CalibrationPlan:
@@ -69,9 +73,16 @@ class CalibrationPlan:
             self, base=base, contexts=tuple(sorted({min(c, room) for c in self.contexts}))
         )
 
-    def seconds(self, share: float) -> float:
-        """A share of the time."""
-        return 60 * self.minutes * share
+    def of_rounds(self) -> dict[str, object]:
+        """What the stage of the rounds depends on."""
+        return {
+            "drafters": self.drafters, "k": self.lengths, "batches": self.batches,
+            "base": self.base, "seed": self.seed,
+        }  # fmt: skip
+
+    def seconds(self, stage: str) -> float:
+        """What a stage may take."""
+        return 60 * self.minutes * (SHARES_CHECKED if self.checked else SHARES)[stage]
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:

@@ -2,134 +2,141 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict, deque
-from dataclasses import dataclass, field
-from itertools import product
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
-from breakeven.core import Phase
-from breakeven.cost.calibration import DraftPrice
-from breakeven.cost.ledger import Ledger
-from breakeven.decode.batch import Batch
-from breakeven.decode.policy.fixed import Fixed
-from breakeven.decode.request import Request
-from breakeven.drafters.base import Drafter
-from breakeven.drafters.registry import untrained
-from breakeven.drafters.scripted import RandomDrafter
-from breakeven.measure.calibration.passes import MOST, in_rounds
-from breakeven.measure.calibration.plan import ROUNDS_SHARE, CalibrationPlan
+from breakeven.cost.calibration import DraftPrice, curves_of, curves_row, price_of, price_row
+from breakeven.cost.curve import CostCurve
+from breakeven.measure.calibration.pace import paces
+from breakeven.measure.calibration.passes import in_rounds
+from breakeven.measure.calibration.plan import CalibrationPlan
+from breakeven.measure.calibration.walkers import NOTHING, Walker, walkers_of
 from breakeven.measure.configuration import PLAIN
-from breakeven.progress import meter
 from breakeven.verifier.interface import Verifier
 
-NOTHING = "nothing"
-"""The drafter whose drafts cost nothing: its rounds show the decoder's own share."""
+Key = tuple[str, int, int]
+"""A walker: drafter, K, batch."""
 
 
-@dataclass(slots=True)
-class Walker:
-    """One way to decode ``batch`` random prompts, a round at a time."""
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One round of one walker: the width of its verify pass, and the seconds of its parts."""
 
     name: str
     k: int
     batch: int
-    running: Batch
-    ledger: Ledger
-    free: int = 0
-    draft: float = 0.0
-    verify: float = 0.0
-    outside: float = 0.0
+    rows: int
+    draft: float
+    verify: float
+    outside: float
 
-    def step(self) -> None:
-        """One round; its three parts are in the fields, seconds."""
-        self.ledger.passes.clear()
-        self.ledger.wall_s = 0.0
-        with self.ledger.open():
-            self.running.step()
-        self.draft = self.ledger.seconds(Phase.DRAFT)
-        self.verify = self.ledger.seconds(Phase.VERIFY) + self.ledger.seconds(Phase.PLAIN)
-        self.outside = self.ledger.other_s
+    @property
+    def key(self) -> Key:
+        """Whose round it was."""
+        return self.name, self.k, self.batch
+
+    @property
+    def seconds(self) -> float:
+        """The whole round."""
+        return self.draft + self.verify + self.outside
+
+    def at(self, pace: float) -> Timed:
+        """The same at the usual pace, where this round's was ``pace``."""
+        parts = (part / pace for part in (self.draft, self.verify, self.outside))
+        return Timed(self.name, self.k, self.batch, self.rows, *parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Medians over rounds. ``plain`` are the seconds of plain steps of one request, in order;
-    ``plain_pass`` is the pass alone."""
+    """Medians over rounds, each at the machine's usual pace; seconds.
 
+    ``step`` is a plain step of one request, everything included, and ``plain`` are those steps as
+    they came; ``verify`` are, by batch, the verify passes of the rounds by width, plain steps'
+    among them.
+    """
+
+    step: float
     plain: tuple[float, ...]
-    plain_pass: float
     outside: float
-    drafters: dict[str, dict[int, DraftPrice]]
-    skipped: tuple[str, ...] = field(default=())
+    verify: Mapping[int, CostCurve]
+    drafters: Mapping[str, Mapping[int, DraftPrice]]
+    skipped: tuple[str, ...] = ()
 
-    @property
-    def step(self) -> float:
-        """Seconds of a plain step, everything included."""
-        return median(self.plain)
+    def row(self) -> dict[str, Any]:
+        """For storing; :meth:`of` gives an equal record."""
+        return {
+            "step": self.step,
+            "plain": list(self.plain),
+            "outside": self.outside,
+            "verify": curves_row(self.verify),
+            "drafters": {
+                name: {str(k): price_row(price) for k, price in prices.items()}
+                for name, prices in self.drafters.items()
+            },
+            "skipped": list(self.skipped),
+        }
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Rounds:
+        """What :meth:`row` made."""
+        return cls(
+            step=row["step"],
+            plain=tuple(row["plain"]),
+            outside=row["outside"],
+            verify=curves_of(row["verify"]),
+            drafters={
+                name: {int(k): price_of(entry) for k, entry in prices.items()}
+                for name, prices in row["drafters"].items()
+            },
+            skipped=tuple(row["skipped"]),
+        )
 
 
-def measure_rounds(verifier: Verifier, plan: CalibrationPlan) -> Rounds:
+def measure_rounds(verifier: Verifier, plan: CalibrationPlan, seconds: float) -> Rounds:
     """Interleave plain steps and rounds of every drafter, K and batch of the plan.
 
     Random weights accept next to nothing, so a round commits one token (two with a free first
     token); prices hardly depend on it.
     """
-    walkers, skipped = _walkers(verifier, plan)
-    parts: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
-    plain: list[float] = []
-    passes: list[float] = []
-    for _, w in in_rounds("drafters", walkers, plan.seconds(ROUNDS_SHARE), plan.seed, Walker.step):
-        parts[w.name, w.k, w.batch].append((w.draft, w.outside))
-        if (w.name, w.batch) == (PLAIN, 1):
-            plain.append(w.verify + w.outside)
-            passes.append(w.verify)
-    own = [w for w in walkers if w.name not in (PLAIN, NOTHING)]
-    drafters: dict[str, dict[int, DraftPrice]] = {}
-    for w in own:
-        seconds = {b: median(d for d, _ in parts[w.name, w.k, b]) for b in plan.batches}
-        outside = {b: median(o for _, o in parts[w.name, w.k, b]) for b in plan.batches}
-        drafters.setdefault(w.name, {})[w.k] = DraftPrice(w.k + 1 - w.free, seconds, outside)
-    rest = median(o for (name, *_), all_ in parts.items() if name == NOTHING for _, o in all_)
-    return Rounds(tuple(plain), median(passes), rest, drafters, skipped)
-
-
-def _walkers(verifier: Verifier, plan: CalibrationPlan) -> tuple[list[Walker], tuple[str, ...]]:
-    walkers = [_walker(verifier, plan, PLAIN, None, 0, batch) for batch in plan.batches]
-    skipped = []
-    middle = sorted(plan.lengths)[len(plan.lengths) // 2]
-    nothing = RandomDrafter(verifier.shape.vocab_size, plan.seed)
-    walkers.append(_walker(verifier, plan, NOTHING, nothing, middle, 1))
-    wanted = list(product(plan.drafters, plan.lengths, plan.batches))
-    with meter("building drafters", len(wanted)) as bar:
-        for name, k, batch in wanted:
-            drafter = untrained(name, verifier, k)
-            if drafter is None:
-                skipped.append(name)
-            elif k > drafter.free:  # a free token alone is plain decoding in two passes
-                walkers.append(_walker(verifier, plan, name, drafter, k, batch))
-            bar.advance()
-    return walkers, tuple(dict.fromkeys(skipped))
-
-
-def _walker(
-    verifier: Verifier,
-    plan: CalibrationPlan,
-    name: str,
-    drafter: Drafter | None,
-    k: int,
-    batch: int,
-) -> Walker:
-    """A batch of random prompts that ends only after the last round has been timed."""
-    order = random.Random(plan.seed)
-    vocabulary = range(verifier.shape.vocab_size)
-    size = max(1, min(plan.base, verifier.shape.max_positions // 2))
-    longest = min((MOST + 1) * (k + 1), verifier.shape.max_positions - size)
-    requests = deque(
-        Request(f"{name}-{i}", tuple(order.choices(vocabulary, k=size)), longest)
-        for i in range(batch)
+    walkers, skipped = walkers_of(verifier, plan)
+    turns: dict[int, list[Timed]] = defaultdict(list)
+    for turn, w in in_rounds("rounds", walkers, seconds, plan.seed, Walker.step):
+        turns[turn].append(Timed(w.name, w.k, w.batch, w.rows, w.draft, w.verify, w.outside))
+    usual = paces([{t.key: t.seconds for t in own} for own in turns.values()])
+    timed = [t.at(pace) for own, pace in zip(turns.values(), usual, strict=True) for t in own]
+    verify: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    parts: dict[Key, list[Timed]] = defaultdict(list)
+    for t in timed:
+        verify[t.batch].append((t.rows, plan.base, t.verify))
+        parts[t.key].append(t)
+    plain = PLAIN, 0, 1
+    return Rounds(
+        step=median(t.seconds for t in parts[plain]),
+        plain=tuple(t.seconds for own in turns.values() for t in own if t.key == plain),
+        outside=median(t.outside for t in timed if t.name == NOTHING),
+        verify={batch: CostCurve.from_samples(samples) for batch, samples in verify.items()},
+        drafters=_prices(walkers, parts, plan),
+        skipped=skipped,
     )
-    ledger = Ledger()
-    running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
-    running.admit(requests)
-    return Walker(name, k, batch, running, ledger, drafter.free if drafter else 0)
+
+
+def _prices(
+    walkers: list[Walker], parts: Mapping[Key, list[Timed]], plan: CalibrationPlan
+) -> dict[str, dict[int, DraftPrice]]:
+    """What each drafter costs by K; its start is the same for every K, so all of them tell it."""
+    starts: dict[str, list[float]] = defaultdict(list)
+    for w in walkers:
+        if w.batch == 1:
+            starts[w.name].append(w.start)
+    drafters: dict[str, dict[int, DraftPrice]] = {}
+    for w in walkers:
+        if w.name in (PLAIN, NOTHING) or w.batch > 1:
+            continue
+        seconds = {b: median(t.draft for t in parts[w.name, w.k, b]) for b in plan.batches}
+        outside = {b: median(t.outside for t in parts[w.name, w.k, b]) for b in plan.batches}
+        price = DraftPrice(w.k + 1 - w.free, seconds, outside, median(starts[w.name]))
+        drafters.setdefault(w.name, {})[w.k] = price
+    return drafters

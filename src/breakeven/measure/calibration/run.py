@@ -1,56 +1,66 @@
-"""A calibration from beginning to end: passes, other modes, rounds, doubts."""
+"""A calibration from beginning to end: passes, rounds, other modes, doubts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
 import torch
 
-from breakeven.cost.calibration import Calibration
+from breakeven.cost.calibration import Calibration, Curves, curves_of, curves_row
 from breakeven.cost.curve import CostCurve
-from breakeven.measure.calibration.passes import measure_passes
-from breakeven.measure.calibration.plan import OTHER_SHARE, PASSES_SHARE, CalibrationPlan
-from breakeven.measure.calibration.rounds import measure_rounds
+from breakeven.measure.calibration.passes import Cell, measure_passes
+from breakeven.measure.calibration.plan import CalibrationPlan
+from breakeven.measure.calibration.rounds import Rounds, measure_rounds
+from breakeven.measure.calibration.stages import Row, Stages
 from breakeven.measure.doubts import drifted, slow_plain_step, warn
 from breakeven.measure.machine import load_1m, machine_facts
 from breakeven.measure.neighbours import Neighbours, busy_now
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.load import Loaded
 
+NOWHERE = Stages(None, {})
+"""Nothing is stored and nothing found."""
+
 
 def calibrate(
     loaded: Loaded,
     plan: CalibrationPlan,
     *,
-    others: Mapping[str, Verifier] | None = None,
+    others: Mapping[str, Callable[[], Verifier]] | None = None,
     command: str = "",
+    stages: Stages = NOWHERE,
 ) -> Calibration:
     """Measure everything of :class:`Calibration`; doubts are printed and kept.
 
-    ``others`` are the same weights in other execution modes: for each the cost curve of one
-    request behind the base context is measured.
+    ``others`` load the same weights in other execution modes: for each the cost curve of one
+    request behind the base context is measured. A stage that ``stages`` holds is not repeated.
     """
     verifier = loaded.verifier
     plan = plan.within(verifier.shape)
     machine = machine_facts()
-    doubts = warn(busy_now())
-    neighbours = Neighbours()
-    curves = measure_passes(
-        verifier, plan.cells(), plan.seconds(PASSES_SHARE), label="passes", seed=plan.seed
-    )
-    rounds = measure_rounds(verifier, plan)
-    other_modes = {}
-    for mode, other in (others or {}).items():
-        cells = [(1, plan.base, width) for width in plan.widths]
-        seconds = plan.seconds(OTHER_SHARE)
-        other_modes[mode] = measure_passes(other, cells, seconds, label=mode, seed=plan.seed)
-    doubts += warn(
-        neighbours.warning(),
-        slow_plain_step(curves[1]),
-        drifted(rounds.plain),
-        *(f"{name} has no untrained form: its price is not known" for name in rounds.skipped),
-    )
+
+    def curves(name: str, load: Callable[[], Verifier], cells: list[Cell], seconds: float) -> Row:
+        def measure() -> Row:
+            found = measure_passes(load(), cells, seconds, label=name, seed=plan.seed)
+            return curves_row(found)
+
+        return _watched(stages, name, {"cells": cells, "seed": plan.seed}, measure)
+
+    passes = curves("passes", lambda: verifier, plan.cells(), plan.seconds("passes"))
+    rounds = _watched(
+        stages, "rounds", plan.of_rounds(),
+        lambda: measure_rounds(verifier, plan, plan.seconds("rounds")).row(),
+    )  # fmt: skip
+    cells = [(1, plan.base, width) for width in plan.widths]
+    modes = {
+        name: curves(f"mode-{name}", load, cells, plan.seconds("modes") / len(others or {}))
+        for name, load in (others or {}).items()
+    }
+    found = Rounds.of(rounds["found"])
+    level = levelled(curves_of(passes["found"]), plan.base, found.verify)
+    rows = [passes, rounds, *modes.values()]
     return Calibration(
         machine={**machine, "load_1m_end": load_1m()},
         verifier={
@@ -59,30 +69,63 @@ def calibrate(
         },
         mode=verifier.mode,
         threads=torch.get_num_threads(),
-        step_seconds=rounds.step,
-        outside_seconds=rounds.outside,
+        step_seconds=found.step,
+        outside_seconds=found.outside,
         base=plan.base,
-        curves=levelled(curves, plan.base, rounds.plain_pass),
-        drafters=rounds.drafters,
-        other_modes=other_modes,
+        curves=level,
+        drafters=found.drafters,
+        other_modes={name: curves_of(row["found"]) for name, row in modes.items()},
         dtype=str(verifier.dtype).removeprefix("torch."),
         command=command,
-        warnings=tuple(doubts),
+        warnings=_doubts(rows, level, found),
     )
 
 
-def levelled(curves: Mapping[int, CostCurve], base: int, plain: float) -> dict[int, CostCurve]:
-    """The curves in the clock of the rounds, in which a one-row pass took ``plain`` seconds.
+def _doubts(rows: Sequence[Row], curves: Curves, rounds: Rounds) -> tuple[str, ...]:
+    """What was said while stages were measured, and what their results say; the latter printed."""
+    before = dict.fromkeys(doubt for row in rows for doubt in row["doubts"])
+    now = warn(
+        slow_plain_step(curves[1]),
+        drifted(rounds.plain),
+        *(f"{name} has no untrained form: its price is not known" for name in rounds.skipped),
+    )
+    return (*before, *now)
 
-    Passes and rounds are timed one after the other, and the machine may have changed in between;
-    what a wide pass costs beside a one-row pass was measured side by side and stays.
+
+def _watched(
+    stages: Stages, name: str, wanted: Mapping[str, object], measure: Callable[[], Row]
+) -> Row:
+    """A stage with what made it doubtful: ``{"found": …, "doubts": […]}``."""
+
+    def watch() -> Row:
+        doubts = warn(busy_now())
+        neighbours = Neighbours()
+        found = measure()
+        return {"found": found, "doubts": doubts + warn(neighbours.warning())}
+
+    return stages.of(name, wanted, watch)
+
+
+def levelled(curves: Curves, base: int, seen: Curves) -> dict[int, CostCurve]:
+    """The curves in the clock of the rounds, whose verify passes by batch and width are ``seen``.
+
+    Passes and rounds are timed one after the other, and the machine may have changed in between.
+    A width that rounds have verified gets the price seen there behind the base context, and the
+    same factor behind the others; the remaining widths get the middle factor.
     """
-    factor = plain / curves[1].seconds(1, base)
+    factors = {
+        (batch, p.rows): p.seconds / curves[batch].seconds(p.rows, base)
+        for batch, curve in seen.items()
+        for p in curve.points
+        if p.rows in curves[batch].widths
+    }
+    middle = median(factors.values())
     return {
         batch: CostCurve(
             tuple(
                 replace(p, seconds=factor * p.seconds, low=factor * p.low, high=factor * p.high)
                 for p in curve.points
+                for factor in (factors.get((batch, p.rows), middle),)
             )
         )
         for batch, curve in curves.items()

@@ -18,8 +18,8 @@ def break_even_table(found: Calibration) -> Table:
         min_width=76,
         padding=(0, 1, 0, 0),
         caption="Prices in plain steps. Needs: the break-even, tokens per round (the verifier's "
-        "own included) at which it is as fast as plain decoding. Rate: the acceptance of each "
-        "draft, given those before, that gives so many.",
+        "own included) at which it is as fast as plain decoding; below 1 it pays whatever is "
+        "accepted. Rate: the acceptance of each draft, given those before, that gives so many.",
         caption_justify="left",
     )
     table.add_column("drafter", no_wrap=True)
@@ -42,8 +42,13 @@ def heading(found: Calibration) -> str:
 
 
 def rate_needed(found: Calibration, drafter: str, k: int) -> str:
-    """The constant acceptance of each guess that reaches the break-even, or that none can."""
+    """The constant acceptance of each guess that reaches the break-even; ``any``, or ``never``.
+
+    Below 1 any will do: the round costs less than a plain step, and yields at least one token.
+    """
     need = found.round_cost(drafter, k).break_even
+    if need < 1:
+        return "any"
     free = k + 1 - found.verify_rows(drafter, k)
     guesses, of_guesses = k - free, need - free
     if of_guesses > guesses + 1:
