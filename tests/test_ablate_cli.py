@@ -278,6 +278,9 @@ def test_a_dry_run_counts_what_is_left_and_changes_nothing(
     assert "  short: peft-bd-gated, weights of three" in shown
     assert "4 runs of 2 steps of 2 rows, from 4 training rows; 4 runs and 8 steps are left" in shown
     assert "then 30 answers" in shown
+    assert "--rehearse" in shown
+    assert run(words(grid, artifact, out, "budget.train.max_minutes=5", "--dry-run")) == 0
+    assert "training takes at most 20 min" in capsys.readouterr().out
     assert not out.exists()
     assert run(words(grid, artifact, out, "--only", "two")) == 0
     capsys.readouterr()
@@ -331,7 +334,7 @@ def test_a_bad_variant_is_refused_before_anything_is_trained(
         ({"reference": "tow"}, "reference: no variant is called 'tow'"),
         ({"groups": {}}, "no variant in any group"),
         ({"seeds": []}, "'seeds'"),
-        ({"decode": {"prompts": 99}}, "99 prompts asked for: this split has 6"),
+        ({"decode": {"prompts": 99}}, "99 prompts asked for (--prompts): this split has 6"),
         ({"decode": {"split": "tset"}}, "no split 'tset'; did you mean 'test'?"),
         ({"budget": {"train": {"stpes": 1}}}, "unknown key 'train.stpes'"),
         ({"budget": {"data": {"max_tokens": 1}}}, "none of 4 rows can be trained on"),

@@ -11,7 +11,7 @@ import pytest
 from rich.text import Text
 
 from breakeven.cli.app import run
-from breakeven.cli.generate import coloured
+from breakeven.cli.generate import coloured, marked
 from breakeven.core import Finish, Round
 from breakeven.decode.request import Completion
 from test_calibration import calibration
@@ -116,12 +116,18 @@ def test_compare_says_whether_the_tokens_agree(model: Path, capsys: Captured) ->
     assert "; equal to plain decoding]" in capsys.readouterr().err
 
 
-def test_show_drafts_shows_the_same_text(model: Path, capsys: Captured) -> None:
+def test_show_drafts_shows_the_same_text(
+    model: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = [QUESTION, "--drafter", "ngram"]
     assert generate(model, *words) == 0
     plain = capsys.readouterr().out
     assert generate(model, *words, "--show-drafts") == 0
-    assert capsys.readouterr().out == plain
+    assert capsys.readouterr().out.replace("«", "").replace("»", "") == plain
+    drafted = Text.assemble("a ", ("b", "green"))
+    monkeypatch.setattr("breakeven.cli.generate.coloured", lambda *_: drafted)
+    assert generate(model, *words, "--show-drafts") == 0
+    assert capsys.readouterr().out == "a «b»\n", "no colours in a file"
 
 
 def told(text: str, *rounds: tuple[int, int], kept: int | None = None) -> Completion:
@@ -139,6 +145,12 @@ def test_drafted_and_accepted_tokens_are_green() -> None:
     shown = coloured(told("abcdefg", (2, 3), (0, 1), (2, 2)), byte_tokenizer())
     assert shown.plain == "abcdefg"
     assert green(shown) == ["b", "c", "f", "g"]  # a is the prefill's, d and e the verifier's
+
+
+def test_without_colours_drafted_text_is_marked() -> None:
+    shown = coloured(told("abcdefg", (2, 3), (0, 1), (2, 2)), byte_tokenizer())
+    assert marked(shown) == "a«bc»de«fg»"
+    assert marked(Text("none [of] it")) == "none [of] it"
 
 
 def test_a_letter_of_many_tokens_is_shown_whole() -> None:

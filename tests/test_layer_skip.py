@@ -150,6 +150,12 @@ def test_the_verb_writes_a_drafter_and_says_whether_it_can_pay(
     write_artifact(data, parts, contract({name: len(part) for name, part in parts.items()}))
     out = tmp_path / "out"
     words = ["layers", "-d", drafter, "-a", str(data), "--most", "1", "-o", str(out)]
+    assert run([*words, "--dry-run"]) == 0
+    tried = 2 if drafter == "layer-skip" else 1
+    assert f"would try {tried} sets of layers to leave out on 3 texts" in capsys.readouterr().out
+    assert run([*words, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["seconds"] > 0
+    assert not out.exists()
     assert run(words) == 0
     shown = capsys.readouterr().out
     assert f"{drafter} can" in shown

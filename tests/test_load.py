@@ -159,6 +159,19 @@ def test_a_broken_gguf_file(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache" / "models").iterdir())  # nothing half-made stays
 
 
+def test_the_gguf_readers_own_bar_is_kept_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Conversion shows one progress line of ours, and not tqdm's in between."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    from breakeven.verifier.sources import _no_other_bar
+
+    bar = reader.tqdm  # type: ignore[attr-defined]
+    with _no_other_bar():
+        assert list(reader.tqdm(range(3), desc="Converting")) == [0, 1, 2]  # type: ignore[attr-defined]
+    assert capsys.readouterr().err == ""
+    assert reader.tqdm is bar  # type: ignore[attr-defined]
+
+
 def test_a_rope_that_changes_with_length_goes_to_transformers_or_is_refused(tmp_path: Path) -> None:
     folder = word_model(tmp_path / "m")
     edit_config(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})(folder)

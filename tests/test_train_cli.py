@@ -125,6 +125,28 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(
     assert read_provenance(out)["steps"] == 6
 
 
+def test_a_rehearsal_says_how_long_and_keeps_nothing(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "out"
+    assert run(words(recipe, artifact, out, "--dry-run")) == 0
+    assert "the same command with --rehearse" in capsys.readouterr().out
+    assert run(words(recipe, artifact, out, "--rehearse")) == 0
+    assert "min here; nothing was kept" in capsys.readouterr().out
+    assert run(words(recipe, artifact, out, "--rehearse", "--json", "train.steps=100000")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["minutes"] >= 100_000 * found["step_s"] / 60 > 0
+    assert not out.exists()
+
+
+def test_training_itself_says_that_there_are_few_rows(
+    recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    long = words(recipe, artifact, tmp_path / "out", "train.steps=2", "evaluate.prompts=200")
+    assert run(long) == 0
+    assert "warning: only 3 validation rows of the 200" in capsys.readouterr().err
+
+
 def test_a_folder_of_something_else_is_left_alone(
     recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
 ) -> None:

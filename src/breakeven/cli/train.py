@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact
     from breakeven.train.recipe import TrainRecipe
     from breakeven.train.run import Report
-    from breakeven.verifier.load import Loaded
 
 
 Rehearse = Annotated[
@@ -48,15 +47,14 @@ def train(
     acceptance (from teacher-forced predictions) and, from time to time, the real one (from
     decoding validation prompts with the drafter); the weights with the best real acceptance are
     kept. After Ctrl-C or a crash the same command goes on from the last checkpoint. Started by
-    `accelerate launch` or `torchrun`, several processes share the rows of each step.
+    `accelerate launch` or `torchrun`, several processes share the rows of each step. `--rehearse`
+    tells beforehand how long it takes.
 
     Example:
 
         breakeven train recipes/smollm2-135m/peft_bd_gated.yaml -a assets/smollm2-135m -o runs/bd
         breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
             train.max_minutes=5 train.lr=5e-4
-        breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
-            --rehearse
         breakeven bench --drafter peft-bd-gated=runs/bd --drafter fastmtp=runs/mtp
     """
     from breakeven.data.artifact import load_artifact
@@ -73,8 +71,7 @@ def train(
         _show_plan(_plan(settings, data, out), as_json)
         return
     if rehearse:
-        loaded = load_verifier(settings.verifier, threads=threads, device=device)
-        _show_rehearsal(settings, loaded, load_artifact(artifact, loaded.identity), as_json)
+        _rehearse(settings, artifact, threads, device, as_json)
         return
     check_room(out, force=force)
     processes = Processes(device)
@@ -148,13 +145,18 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
         print(f"  warning: {warning}")
 
 
-def _show_rehearsal(recipe: TrainRecipe, loaded: Loaded, artifact: Artifact, as_json: bool) -> None:
+def _rehearse(
+    recipe: TrainRecipe, artifact: Path, threads: int | None, device: str, as_json: bool
+) -> None:
     """How long the run would take here."""
     from dataclasses import asdict
 
+    from breakeven.data.artifact import load_artifact
     from breakeven.train.rehearsal import rehearse
+    from breakeven.verifier.load import load_verifier
 
-    found = rehearse(recipe, loaded, artifact)
+    loaded = load_verifier(recipe.verifier, threads=threads, device=device)
+    found = rehearse(recipe, loaded, load_artifact(artifact, loaded.identity))
     if as_json:
         print(json.dumps({**asdict(found), "minutes": found.minutes}, indent=2))
         return
