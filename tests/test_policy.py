@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,12 +26,14 @@ from breakeven.decode.policy.fixed import Confidence, Fixed
 from breakeven.decode.policy.named import policy_named
 from breakeven.decode.policy.replay import replay
 from breakeven.decode.request import Request
-from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.base import Context, Drafter, LookupDrafter
 from breakeven.drafters.fastmtp import FastMTP
+from breakeven.drafters.hybrid import Hybrid
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.ngram import NGram
 from breakeven.drafters.registry import METHODS, untrained
 from breakeven.drafters.scripted import AntiOracle, Oracle, RandomDrafter
+from breakeven.drafters.wrapper import Counterfeit
 from breakeven.errors import DataError, RecipeError
 from breakeven.measure.bench import run_bench
 from breakeven.measure.configuration import Configuration
@@ -62,6 +65,16 @@ class Counting(RandomDrafter):
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
     ) -> None:
         self.observed += 1
+
+
+class Sure(LookupDrafter):
+    """Passes off another's drafts as looked up, with a long match."""
+
+    def __init__(self, source: Drafter) -> None:
+        self.source = source
+
+    def glimpse(self, context: Context, k: int) -> list[Draft]:
+        return [replace(d, match=9) for d in self.source.propose(context, k)]
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +149,22 @@ def test_t1_every_method_may_be_skipped_at_any_time(
         pytest.skip(f"{name} wraps another drafter")
     got = generate(verifier, asked, drafter=drafter, policy=policies()[policy], batch=batch)
     assert {c.id: c.tokens for c in got} == answers
+
+
+def test_the_bound_of_a_drafters_passes_does_not_bound_what_is_looked_up(
+    verifier: Verifier, asked: list[Request], answers: dict[str, list[int]]
+) -> None:
+    inner = drafters(asked, answers)["random"]
+    inner.longest = 2
+    helper, ledger = Hybrid(Sure(drafters(asked, answers)["oracle"]), inner), Ledger()
+    policy = Adaptive(8, CURVE)
+    list(generate(verifier, asked, drafter=helper, policy=policy, ledger=ledger))
+    assert policy.longest == 8
+    assert max(r.drafted for r in ledger.rounds) == 8
+    assert policy.choose([Prospect("new")], 8).k <= 2, "a pass would be needed"
+    spoilt = Adaptive(8, CURVE)
+    spoilt.prepare(verifier, Counterfeit(helper))
+    assert spoilt.longest == 2, "nothing is looked up there"
 
 
 @pytest.mark.parametrize("batch", [1, 3])

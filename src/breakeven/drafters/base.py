@@ -77,7 +77,9 @@ class Drafter(ABC):
     sequential: bool = False
     """Whether each drafted token takes a pass of its own; else one pass drafts them all."""
     longest: int | None = None
-    """The most tokens it can draft in a round; None: any number."""
+    """The most tokens its passes can draft in a round; None: any number."""
+    looks_up: bool = False
+    """Whether some of its drafts take no pass (:meth:`glimpse`); they may be any length."""
     scratch_rows: int = 0
     """Rows beyond K that a draft pass writes behind the verifier's cache."""
 
@@ -145,6 +147,8 @@ class Drafter(ABC):
 
 class LookupDrafter(Drafter):
     """A drafter without passes: :meth:`glimpse` is all it does."""
+
+    looks_up = True
 
     @abstractmethod
     def glimpse(self, context: Context, k: int) -> list[Draft]:

@@ -27,6 +27,7 @@ class Hybrid(Wrapper):
 
     def __init__(self, lookup: LookupDrafter, trained: Drafter, match: int = 4) -> None:
         super().__init__(trained)
+        self.looks_up = True
         self.lookup, self._match = lookup, match
 
     def reserve(self, batch: int, capacity: int) -> None:

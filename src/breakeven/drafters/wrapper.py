@@ -20,6 +20,7 @@ class Wrapper(Drafter):
             inner.needs_hidden, inner.free, inner.sequential,
         )  # fmt: skip
         self.longest, self.scratch_rows = inner.longest, inner.scratch_rows
+        self.looks_up = inner.looks_up
 
     def reserve(self, batch: int, capacity: int) -> None:
         """The inner drafter's."""
@@ -73,6 +74,10 @@ class Counterfeit(Wrapper):
 
     So nothing of it rides in the verify pass, and tokens go through the host.
     """
+
+    def __init__(self, inner: Drafter) -> None:
+        super().__init__(inner)
+        self.looks_up = False
 
     def glimpse(self, context: Context, k: int) -> list[Draft] | None:
         """Nothing is known before :meth:`propose`."""

@@ -51,6 +51,7 @@ class Adaptive(Policy):
 
     def __init__(self, longest: int = 16, curve: CostCurve | Calibration | None = None) -> None:
         self.longest, self._curve = longest, curve
+        self._deepest = longest  # that passes can draft
         self._survival, self._probing = RunningSurvival(), Probing()
         self._cost: RunningCost | None = None
         self._free = 0
@@ -67,7 +68,9 @@ class Adaptive(Policy):
             self._curve = quick_curve(verifier, self.longest + 1)
         self._cost = RunningCost(self._curve, sequential=drafter.sequential)
         self._free = drafter.free
-        self.longest = min(self.longest, drafter.longest or self.longest)
+        self._deepest = min(self.longest, drafter.longest or self.longest)
+        if not drafter.looks_up:
+            self.longest = self._deepest
 
     def choose(self, prospects: Sequence[Prospect], context: int) -> Choice:
         """The length with the highest predicted speed, a plain step, or a probe."""
@@ -76,7 +79,7 @@ class Adaptive(Policy):
 
     def _best(self, prospects: Sequence[Prospect], context: int) -> Choice:
         light = all(p.match is not None for p in prospects)
-        most = max(p.offered for p in prospects) if light else self.longest
+        most = max(p.offered for p in prospects) if light else self._deepest
         most = min(most, self.longest)
         if most == 0:
             return Choice(0, Reason.NOTHING)
