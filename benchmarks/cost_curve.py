@@ -1,11 +1,14 @@
 """What a verifier pass of W rows costs, natively and in PyTorch, beside what memory allows.
 
     python -m benchmarks.cost_curve --threads 2 --json cost_curve.json
+    python -m benchmarks.cost_curve --threads 2 --paths native int8
 
-Every round times each width on both paths once, in a new order, on a cache of ``--context``
-tokens, and reads as many bytes as the weights have, from the same kind of memory. The table shows
-medians, of times and of the ratios within rounds. A busy machine makes them meaningless: the load
-is printed, and on how many calls the native path withdrew from crowded cores.
+Every round times each width on every path once, in a new order, on a cache of ``--context``
+tokens, and reads as many bytes as the fp32 weights have, from the same kind of memory. The path
+``int8`` is another verifier, the same model with int8 weights; its step is held against reading
+its own bytes. The table shows medians, of times and of the ratios within rounds. A busy machine
+makes them meaningless: the load is printed, and on how many calls the native path withdrew from
+crowded cores.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -30,6 +33,7 @@ from breakeven.progress import meter
 from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
+from breakeven.verifier.int8 import GROUP, is_int8
 from breakeven.verifier.load import load_verifier
 from breakeven.verifier.native import library
 from breakeven.verifier.native.panels import Shelf
@@ -48,8 +52,10 @@ Samples = dict[str, dict[int, list[float]]]
 CALM_S = 0.02
 """Pause after PyTorch's work: OpenMP's threads spin on for some ms and would disturb the next."""
 
-PATHS = {"native": "native", "torch": "lean"}
-"""Column -> backend of :func:`load_verifier`."""
+PATHS = {"native": ("native", None), "torch": ("lean", None), "int8": ("native", "int8")}
+"""Column -> backend and weights of :func:`load_verifier`."""
+
+DEFAULT_PATHS = ("native", "torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,11 @@ class Timed:
 
     verifier: LeanVerifier
     cache: KVCache
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weights that a plain step reads."""
+        return weight_bytes(self.verifier.architecture, is_int8(self.verifier.name))
 
     @classmethod
     def prepare(cls, verifier: LeanVerifier, context: int, widest: int) -> Timed:
@@ -76,12 +87,17 @@ class Timed:
         return ledger.passes[0].seconds
 
 
-def weight_bytes(architecture: Architecture) -> int:
-    """Bytes of fp32 weights that a plain step reads: all but an embedding table of its own."""
+def weight_bytes(architecture: Architecture, int8: bool = False) -> int:
+    """Bytes of weights that a plain step reads: all but an embedding table of its own."""
     sizes = tensor_sizes(architecture)
     if not architecture.tied:
         del sizes["model.embed_tokens.weight"]
-    return 4 * sum(torch.Size(size).numel() for size in sizes.values())
+    found = 0
+    for size in sizes.values():
+        rounded = int8 and len(size) == 2
+        scales = size[0] * -(-size[1] // GROUP) if rounded else 0
+        found += torch.Size(size).numel() * (1 if rounded else 4) + 4 * scales
+    return found
 
 
 class Read:
@@ -129,9 +145,12 @@ def relative(times: Sequence[float], units: Sequence[float]) -> float:
     return median(t / u for t, u in zip(times, units, strict=True))
 
 
-def table(samples: Samples, read: Sequence[float]) -> Table:
-    """Milliseconds and ratios to one row by width and path, targets beside."""
-    shown = Table("rows", title=f"reading the weights once: {median(read) * 1e3:.1f} ms")
+def table(samples: Samples, read: Sequence[float], shares: Mapping[str, float]) -> Table:
+    """Milliseconds and ratios to one row by width and path, targets beside.
+
+    ``read`` are seconds of reading the fp32 weights; a path reads a share of them.
+    """
+    shown = Table("rows", title=f"reading the fp32 weights once: {median(read) * 1e3:.1f} ms")
     for name in samples:
         shown.add_column(f"{name} ms", justify="right")
         shown.add_column("C(W)/C(1)", justify="right")
@@ -142,11 +161,14 @@ def table(samples: Samples, read: Sequence[float]) -> Table:
             ratio = relative(times[width], times[1])
             cells += [f"{median(times[width]) * 1e3:.1f}", f"{ratio:.2f}"]
         shown.add_row(*cells, f"{TARGETS[width]:.2f}" if width in TARGETS else "")
-    steps = [f"{relative(times[1], read):.2f}" for times in samples.values()]
+    steps = [f"{relative(times[1], read) / shares[name]:.2f}" for name, times in samples.items()]
     shown.add_section()
     shown.add_row(
         "1 / read", *(cell for step in steps for cell in ("", step)), f"{STEP_TARGET:.2f}"
     )
+    (first, base), *others = samples.items()
+    for name, times in others:
+        print(f"a step of {name}: {relative(times[1], base[1]):.2f} of a step of {first}")
     return shown
 
 
@@ -158,7 +180,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--context", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
-    parser.add_argument("--paths", choices=PATHS, nargs="+", default=list(PATHS))
+    parser.add_argument("--paths", choices=PATHS, nargs="+", default=DEFAULT_PATHS)
     parser.add_argument("--json", type=Path)
     return parser.parse_args(arguments)
 
@@ -170,7 +192,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     machine = machine_facts()
     paths, nbytes = {}, 0
     for name in options.paths:
-        loaded = load_verifier(options.model, threads=options.threads, backend=PATHS[name])
+        backend, weights = PATHS[name]
+        loaded = load_verifier(
+            options.model, threads=options.threads, backend=backend, weights=weights
+        )
         assert isinstance(loaded.verifier, LeanVerifier)
         paths[name] = Timed.prepare(loaded.verifier, options.context, max(widths))
         nbytes = weight_bytes(loaded.verifier.architecture)
@@ -178,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     samples = measure(paths, widths, read, options.rounds)
     machine["threads"], machine["load_1m_end"] = torch.get_num_threads(), load_1m()
     crowded = library.crowded()
-    Console().print(table(samples, read.samples))
+    shares = {name: timed.nbytes / nbytes for name, timed in paths.items()}
+    Console().print(table(samples, read.samples, shares))
     print(
         f"{nbytes / 1e6:.0f} MB of weights at {nbytes / median(read.samples) / 1e9:.1f} GB/s; "
         f"{machine['threads']} threads; load {machine['load_1m_start']} to "
@@ -191,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "native": {k: str(v) for k, v in asdict(library.status()).items()},
             "context": options.context,
             "rounds": options.rounds,
-            "weight_bytes": nbytes,
+            "weight_bytes": {name: timed.nbytes for name, timed in paths.items()},
             "crowded_calls": crowded,
             "targets": {
                 "step": STEP_TARGET,

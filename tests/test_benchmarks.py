@@ -25,7 +25,7 @@ from breakeven.measure.description import Plan
 from breakeven.measure.trial import Method
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.train.randomness import generator_of
-from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
 from measuring import decoding, prompts
 from simulated import CURVE
 from test_artifact import contract
@@ -51,8 +51,10 @@ def test_the_cost_curve_times_every_width_on_every_path() -> None:
     module = script("cost_curve")
     module.CALM_S = 0.0
     models = {
-        name: LeanVerifier.from_config(tiny_config(), native=name == "native")
-        for name in module.PATHS
+        name: LeanVerifier.from_config(
+            tiny_config(), native=backend == "native", int8=weights == "int8"
+        )
+        for name, (backend, weights) in module.PATHS.items()
     }
     paths = {name: module.Timed.prepare(model, 10, 4) for name, model in models.items()}
     read = module.Read(1000)
@@ -60,15 +62,26 @@ def test_the_cost_curve_times_every_width_on_every_path() -> None:
     assert {name: {w: len(t) for w, t in s.items()} for name, s in samples.items()} == {
         "native": {1: 2, 4: 2},
         "torch": {1: 2, 4: 2},
+        "int8": {1: 2, 4: 2},
     }
     assert len(read.samples) == 2
     console = Console(width=100, record=True)
-    console.print(module.table({"native": {1: [0.010, 0.020], 4: [0.011, 0.022]}}, [0.008, 0.016]))
+    console.print(
+        module.table(
+            {
+                "native": {1: [0.010, 0.020], 4: [0.011, 0.022]},
+                "int8": {1: [0.004, 0.008], 4: [0.006, 0.012]},
+            },
+            [0.008, 0.016],
+            {"native": 1.0, "int8": 0.25},
+        )
+    )
     text = console.export_text()
     assert "15.0" in text  # ms, the median of 10 and 20
     assert "1.10" in text  # C(4) / C(1)
     assert "1.15" in text  # its target
     assert "1.25" in text  # a step in times of reading the weights
+    assert "2.00" in text  # the same of int8, which reads a quarter
 
 
 def test_weight_bytes_are_those_a_plain_step_reads() -> None:
@@ -76,6 +89,10 @@ def test_weight_bytes_are_those_a_plain_step_reads() -> None:
     tied = LeanVerifier.from_config(tiny_config(), dtype=torch.float64)
     untied = LeanVerifier.from_config(tiny_config(tie_word_embeddings=False), dtype=torch.float64)
     assert module.weight_bytes(tied.architecture) == module.weight_bytes(untied.architecture)
+    a = tied.architecture
+    matrices = [s for s in tensor_sizes(a).values() if len(s) == 2]
+    saved = sum(3 * rows * inputs - 4 * rows * -(-inputs // 64) for rows, inputs in matrices)
+    assert module.weight_bytes(a) - module.weight_bytes(a, int8=True) == saved
 
 
 def test_the_learning_curve_reads_what_training_wrote(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from breakeven.cli.options import (
     OutPath,
     Seed,
     Threads,
+    Weights,
 )
 from breakeven.cli.recipes import RecipeWords
 from breakeven.cli.trial import Drafters, Lengths, Prompts, Split, prepared, trial_recipe
@@ -56,6 +57,7 @@ def audit(
     threads: Threads = None,
     device: Device = USUAL.verifier.device,
     mode: Mode = None,
+    weights: Weights = None,
     seed: Seed = USUAL.seed,
     out: OutPath = Path("runs/audit"),
     force: Force = False,

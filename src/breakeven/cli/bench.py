@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ from breakeven.cli.options import (
     Prices,
     Seed,
     Threads,
+    Weights,
 )
 from breakeven.cli.outcome import show_forecast, show_result
 from breakeven.cli.recipes import RecipeWords
@@ -73,6 +74,7 @@ def bench(
     threads: Threads = None,
     device: Device = USUAL.verifier.device,
     mode: Mode = None,
+    weights: Weights = None,
     calibration: Prices = None,
     seed: Seed = USUAL.seed,
     out: OutPath = Path("runs/bench"),
@@ -104,23 +106,32 @@ def bench(
     if dry_run:
         show_forecast(expected(recipe, loaded, chosen, prices), as_json)
         return
-    result = run_bench(
-        loaded,
-        chosen,
-        configurations,
-        out,
-        repeats=recipe.repeats,
-        max_new_tokens=recipe.max_new_tokens,
-        seed=recipe.seed,
-        artifact=str(recipe.prompts.artifact),
-        split=recipe.prompts.split,
-        command=shlex.join(["breakeven", *sys.argv[1:]]),
-        recipe=recipe,
-        resume=resume,
-        force=force,
-        prices=prices,
+    show_result(
+        run_bench(
+            loaded,
+            chosen,
+            configurations,
+            out,
+            **settings(recipe),
+            prices=prices,
+            resume=resume,
+            force=force,
+        ),
+        as_json,
     )
-    show_result(result, as_json)
+
+
+def settings(recipe: BenchRecipe) -> dict[str, Any]:
+    """What the recipe says of a run, and the command that asked for it."""
+    return {
+        "repeats": recipe.repeats,
+        "max_new_tokens": recipe.max_new_tokens,
+        "seed": recipe.seed,
+        "artifact": str(recipe.prompts.artifact),
+        "split": recipe.prompts.split,
+        "command": shlex.join(["breakeven", *sys.argv[1:]]),
+        "recipe": recipe,
+    }
 
 
 def expected(

@@ -20,6 +20,7 @@ from breakeven.cli.options import (
     OutPath,
     Seed,
     Threads,
+    Weights,
 )
 from breakeven.errors import OutputExistsError
 
@@ -88,6 +89,7 @@ def calibrate(
     threads: Threads = None,
     device: Device = "cpu",
     mode: Mode = None,
+    weights: Weights = None,
     seed: Seed = 0,
     out: OutPath = Path("runs/calibration"),
     force: Force = False,
@@ -115,14 +117,14 @@ def calibrate(
     """
     from breakeven.cost.calibration import FILE
     from breakeven.measure.calibration.acceptance import read_acceptance
-    from breakeven.measure.calibration.stages import finished, require_room
+    from breakeven.measure.calibration.stages import finished
     from breakeven.report.calibration import write_page
+    from breakeven.verifier.int8 import full_name
 
+    model = full_name(model, weights)
     asked = read_acceptance(acceptance) if acceptance else None
     plan = planned(drafter, widths, contexts, batches, k, minutes, seed, checked=asked is not None)
-    if (out / FILE).exists() and not force:
-        raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
-    require_room(out)
+    check_out(out, force)
     if dry_run:
         intended = intention(plan, model, other_modes, [] if force else finished(out))
         print(json.dumps(intended, indent=2) if as_json else said(intended))
@@ -134,6 +136,16 @@ def calibrate(
     write_page(found, out / PAGE, asked, checked)
     stages.clear()
     show(found, asked, checked, out, as_json)
+
+
+def check_out(out: Path, force: bool) -> None:
+    """Raise what stands in the way of writing there, before anything is loaded."""
+    from breakeven.cost.calibration import FILE
+    from breakeven.measure.calibration.stages import require_room
+
+    if (out / FILE).exists() and not force:
+        raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
+    require_room(out)
 
 
 def planned(
@@ -300,10 +312,11 @@ def show(
         heading,
         sentences,
     )
+    from breakeven.verifier.int8 import base_name
 
     longest = max((max(k) for k in found.drafters.values()), default=4)
     survival = asked.survival(min(longest, len(asked.rates))) if asked else (0.8, 0.6, 0.45)
-    engines = commands(str(found.verifier["name"]), survival)
+    engines = commands(base_name(str(found.verifier["name"])), survival)
     if as_json:
         answer = {"out": str(out), "calibration": found.row(), "check": [c.row() for c in checked]}
         answer["commands"] = {e.engine: [e.speculative, e.plain, e.measure] for e in engines}

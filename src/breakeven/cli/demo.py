@@ -132,7 +132,10 @@ def walk(settings: DemoRecipe, out: Path, threads: int | None, *, quiet: bool) -
     step = headlines(5 + len(settings.train), quiet)
     step(f"Load the verifier, {verifier.name}")
     loaded = load_verifier(
-        verifier.name, threads=threads or verifier.threads, device=verifier.device
+        verifier.name,
+        threads=threads or verifier.threads,
+        device=verifier.device,
+        weights=verifier.weights,
     )
     artifact = load_artifact(shipped(prompts.artifact), loaded.identity)
     step(f"Ask it: {settings.question}")

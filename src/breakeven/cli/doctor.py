@@ -57,6 +57,13 @@ def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     native = report["native"]
     kernels = "native CPU kernels" if native["active"] else "PyTorch, native CPU kernels off"
     yield "verifier", f"lean decoder on {kernels} ({native['reason']})"
+    if native["active"]:
+        yield (
+            "",
+            "with --weights int8: 8-bit weights in these kernels, another verifier (NAME+int8)",
+        )
+    else:
+        yield "", "--weights int8 brings no speed without the kernels"
     if gpu["devices"]:
         yield "", "with --device cuda: CUDA graphs, bf16 (--mode eager launches kernel by kernel)"
     else:

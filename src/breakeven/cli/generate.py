@@ -26,6 +26,7 @@ from breakeven.cli.options import (
     ModelName,
     Prices,
     Threads,
+    Weights,
 )
 from breakeven.errors import DataError
 
@@ -94,6 +95,7 @@ def generate(
     device: Device = "cpu",
     mode: Mode = None,
     dtype: Dtype = None,
+    weights: Weights = None,
     as_json: Json = False,
 ) -> None:
     """Answer prompts greedily, with or without a drafter, and show the account of each answer.
@@ -105,9 +107,9 @@ def generate(
 
         breakeven generate "Why is the sky blue?"
         breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
+        breakeven generate "Why is the sky blue?" --weights int8
         breakeven generate --file prompts.jsonl --drafter suffix --policy adaptive --json
     """
-    from breakeven.decode.budget import plan_cache
     from breakeven.decode.generate import generate as decode
     from breakeven.decode.policy.named import policy_named
     from breakeven.measure.calibration.prices import prices_for
@@ -115,7 +117,9 @@ def generate(
     from breakeven.verifier.precision import dtype_named
 
     kind = None if dtype is None else dtype_named(dtype)
-    loaded = load_verifier(model, threads=threads, device=device, dtype=kind, mode=mode)
+    loaded = load_verifier(
+        model, threads=threads, device=device, dtype=kind, weights=weights, mode=mode
+    )
     asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
     if not asked:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
@@ -124,10 +128,7 @@ def generate(
     lengths = policy_named(policy, k or None, prices)
     memory = None if cache_mb is None else int(cache_mb * 1e6)
     if batch > 1:
-        plan = plan_cache(
-            loaded.verifier, asked, batch=batch, drafter=helper, k=lengths.longest, limit=memory
-        )
-        print(f"keys and values: {plan}", file=sys.stderr)
+        show_cache(loaded, asked, batch, helper, lengths.longest, memory)
     run = partial(
         decode, loaded.verifier, batch=batch, tokenizer=loaded.tokenizer, cache_bytes=memory
     )
@@ -135,6 +136,21 @@ def generate(
         expected = {c.id: c.tokens for c in run(group)} if compare else {}
         for answer in run(group, drafter=helper, policy=lengths):
             report(answer, loaded, expected, show_drafts, as_json)
+
+
+def show_cache(
+    loaded: Loaded,
+    asked: list[Request],
+    batch: int,
+    drafter: Drafter | None,
+    k: int,
+    memory: int | None,
+) -> None:
+    """Say what keys and values of a batch will take."""
+    from breakeven.decode.budget import plan_cache
+
+    plan = plan_cache(loaded.verifier, asked, batch=batch, drafter=drafter, k=k, limit=memory)
+    print(f"keys and values: {plan}", file=sys.stderr)
 
 
 def requests(

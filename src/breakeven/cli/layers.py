@@ -18,6 +18,7 @@ from breakeven.cli.options import (
     ModelName,
     OutPath,
     Threads,
+    Weights,
 )
 from breakeven.errors import OutputExistsError
 
@@ -41,6 +42,7 @@ def layers(
     texts: Texts = 4,
     most: Most = 6,
     threads: Threads = None,
+    weights: Weights = None,
     out: OutPath = Path("runs/layers"),
     dry_run: DryRun = False,
     force: Force = False,
@@ -68,7 +70,7 @@ def layers(
 
     if out.exists() and not force:
         raise OutputExistsError(f"{out}: exists; give another --out, or --force to overwrite it")
-    loaded = load_verifier(model, threads=threads)
+    loaded = load_verifier(model, threads=threads, weights=weights)
     lean = require_lean(loaded.verifier, drafter)
     rows = load_artifact(shipped(artifact), loaded.identity).rows("train")
     short = [r for r in rows if len(r.prompt_ids) + len(r.continuation_ids) <= LONGEST_TEXT]

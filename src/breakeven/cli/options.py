@@ -20,7 +20,7 @@ ModelName = Annotated[
         "-m",
         metavar="NAME",
         help="The verifier: `smollm2-135m` (bundled), a Hugging Face directory or hub id, "
-        "or a GGUF file.",
+        "or a GGUF file; `NAME+int8` is the same as `--weights int8`.",
     ),
 ]
 ArtifactPath = Annotated[
@@ -102,6 +102,15 @@ Prices = Annotated[
         "--calibration",
         metavar="FILE",
         help="Prices for `adaptive` from `breakeven calibrate`; without, it measures a few itself.",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="KIND",
+        help="`int8`: the weights rounded to 8 bits, for faster steps on the CPU. It is another "
+        "verifier, `NAME+int8`, with answers, artifacts and drafters of its own.",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of everything random.")]

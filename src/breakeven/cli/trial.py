@@ -47,6 +47,7 @@ FLAGS = {
     "model": "verifier.name",
     "device": "verifier.device",
     "mode": "verifier.mode",
+    "weights": "verifier.weights",
     "threads": "verifier.threads",
     "artifact": "prompts.artifact",
     "split": "prompts.split",
@@ -73,7 +74,9 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     from breakeven.verifier.load import load_verifier
 
     who, what = recipe.verifier, recipe.prompts
-    loaded = load_verifier(who.name, threads=who.threads, device=who.device, mode=who.mode)
+    loaded = load_verifier(
+        who.name, threads=who.threads, device=who.device, weights=who.weights, mode=who.mode
+    )
     ours = what.artifact == PromptSection().artifact
     artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
     rows = artifact.rows(what.split)

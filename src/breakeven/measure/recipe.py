@@ -22,6 +22,7 @@ class VerifierSection(Section):
     name: str = "smollm2-135m"
     device: str = "cpu"
     mode: Literal["eager", "graph"] | None = None  # null: graph on CUDA
+    weights: Literal["int8"] | None = None  # null: as they are; int8: another verifier
     threads: PositiveInt | None = None  # null: as many as physical cores
 
 

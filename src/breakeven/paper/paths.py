@@ -14,6 +14,7 @@ from typing import Any
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.request import Completion, Request
 from breakeven.drafters.registry import create
+from breakeven.errors import ModelError
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.inspection import inspect_records
 from breakeven.measure.machine import machine_facts
@@ -25,6 +26,7 @@ from breakeven.paper.loop import DRAFTER, MODE, DiagnosticLoop
 from breakeven.paper.session import Session
 from breakeven.paper.speeds import figures
 from breakeven.progress import meter
+from breakeven.verifier.int8 import base_name, is_int8
 
 LOOP, ENGINE = "loop", "engine"
 WARM_TOKENS = 8
@@ -68,6 +70,11 @@ def ways_to_decode(session: Session, drafters: Mapping[str, Path]) -> dict[str, 
     """``path:configuration`` to a function of prompt and limit."""
     loaded = session.loaded
     verifier = loaded.verifier
+    if is_int8(loaded.identity.name):
+        raise ModelError(
+            f"the diagnostic loop runs transformers' own weights, not '{loaded.identity.name}'; "
+            f"use {base_name(loaded.identity.name)}, or --skip loop"
+        )
     loop = DiagnosticLoop.load(
         loaded.path, drafters, dtype=verifier.dtype, device=verifier.device, eos=loaded.eos
     )

@@ -8,7 +8,7 @@ them is in :class:`~breakeven.verifier.rows.Rows` and in the cache.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -18,9 +18,11 @@ from torch.nn import functional as F
 
 from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.cache import Past, Span
+from breakeven.verifier.int8 import Int8, full_name
 from breakeven.verifier.interface import Output, Part, Verifier
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS, RowLoRA
+from breakeven.verifier.native import library
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle, shelf_for
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import Rows
@@ -148,31 +150,41 @@ class LeanVerifier(Verifier):
         name: str,
         *,
         native: bool = True,
+        int8: bool = False,
     ) -> None:
-        """``native`` False keeps to PyTorch even where the CPU kernels could run."""
+        """``native`` False keeps to PyTorch even where the CPU kernels could run.
+
+        ``int8`` rounds the weights of fp32 ``tensors``: :mod:`breakeven.verifier.int8`.
+        """
         self.architecture, self.shape, self.name = architecture, architecture.shape, name
         self._norm = tensors["model.norm.weight"]
         self.dtype, self.device = self._norm.dtype, self._norm.device
         self._rotary = rotary.on(self.device)
-        embedding = tensors["model.embed_tokens.weight"]
-        head = embedding if architecture.tied else tensors["lm_head.weight"]
-        self._head = FrozenLinear(head)
         native = native and obstacle(architecture, self.dtype, self.device) is None
-        self._embedding = None if architecture.tied and native else embedding
-        del embedding, head  # so that packing frees them
-        self._build(tensors, native)
+        self._build(tensors, native, int8)
 
-    def _build(self, tensors: Mapping[str, Tensor], native: bool) -> None:
-        """Make the blocks, packing each before the next, so that no third copy ever exists."""
-        a = self.architecture
-        shelf = shelf_for(a) if native else None
+    def _build(self, tensors: Mapping[str, Tensor], native: bool, int8: bool) -> None:
+        """Make the linears, packing each before the next, so that no third copy ever exists."""
+        a, kind = self.architecture, library.INT8 if int8 else library.FP32
+        shelf = shelf_for(a, kind) if native else None
+
+        def linear(weight: Tensor, bias: Tensor | None = None) -> FrozenLinear:
+            return FrozenLinear(Int8.nearest(weight) if int8 else weight, bias)
+
+        embedding = "model.embed_tokens.weight"
+        self._head = linear(tensors[embedding if a.tied else "lm_head.weight"])
         self._head.pack(shelf=shelf, native=native)
+        self._table = self._head
+        if not a.tied:
+            self._table = linear(tensors[embedding])
+            if int8:
+                self._table.pack(native=native)
         self.blocks = []
         for index in range(a.layers):
-            block = _block(a, index, tensors)
-            for group, linear in block.linears.items():
-                assert isinstance(linear, FrozenLinear)
-                linear.pack(group_shape(a, group), shelf, native=native)
+            block = _block(a, index, tensors, linear)
+            for group, packed in block.linears.items():
+                assert isinstance(packed, FrozenLinear)
+                packed.pack(group_shape(a, group, kind), shelf, native=native)
             self.blocks.append(block)
         self._native = NativeBody(a, self.blocks, self._norm) if native else None
         if native:
@@ -187,6 +199,7 @@ class LeanVerifier(Verifier):
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
         native: bool = True,
+        int8: bool = False,
     ) -> LeanVerifier:
         """A random model of a transformers config, for tests and cost measurements."""
         architecture = Architecture.from_config(config)
@@ -197,19 +210,17 @@ class LeanVerifier(Verifier):
             scale = 1.0 if len(size) == 1 else size[-1] ** -0.5
             tensors[key] = (noise * scale * 0.5 + (1.0 if "norm" in key else 0.0)).to(device, dtype)
         rotary = Rotary.from_config(config, architecture, dtype)
-        name = f"random-{architecture.family}"
-        return cls(architecture, rotary, tensors, name, native=native)
+        name = full_name(f"random-{architecture.family}", "int8" if int8 else None)
+        return cls(architecture, rotary, tensors, name, native=native, int8=int8)
 
     def recast(self, dtype: torch.dtype) -> LeanVerifier:
         """A copy with weights of another type, on the PyTorch path (training's frozen passes)."""
         twin = copy.copy(self)
         twin.dtype, twin.mode, twin._native = dtype, "eager", None
         twin._norm, twin._rotary = self._norm.to(dtype), self._rotary.recast(dtype)
-        twin._head = FrozenLinear(self.head_weight.to(dtype))
-        twin._embedding = twin._head.weight
+        twin._head = twin._table = FrozenLinear(self.head_weight.to(dtype))
         if not self.architecture.tied:
-            assert self._embedding is not None
-            twin._embedding = self._embedding.to(dtype)
+            twin._table = FrozenLinear(self._table.weight.to(dtype))
         twin.blocks = [block.recast(dtype) for block in self.blocks]
         return twin
 
@@ -230,10 +241,7 @@ class LeanVerifier(Verifier):
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """``[..., W]`` ids to ``[..., W, H]``."""
-        if self._embedding is None:
-            assert self._head.panels is not None
-            return self._head.panels.rows(token_ids)
-        return F.embedding(token_ids, self._embedding)
+        return self._table.rows(token_ids)
 
     def head(self, hidden: Tensor) -> Tensor:
         """``[..., H]`` to ``[..., V]`` logits."""
@@ -316,7 +324,12 @@ def clean_rows(rows: Rows) -> int:
     return front
 
 
-def _block(architecture: Architecture, index: int, tensors: Mapping[str, Tensor]) -> Block:
+def _block(
+    architecture: Architecture,
+    index: int,
+    tensors: Mapping[str, Tensor],
+    linear: Callable[[Tensor, Tensor | None], FrozenLinear],
+) -> Block:
     prefix = f"model.layers.{index}."
     norms = {
         "input": tensors[prefix + "input_layernorm.weight"],
@@ -329,7 +342,7 @@ def _block(architecture: Architecture, index: int, tensors: Mapping[str, Tensor]
     for group, names in GROUPS.items():
         weights = [tensors[f"{prefix}{name}.weight"] for name in names]
         biases = [tensors[k] for name in names if (k := f"{prefix}{name}.bias") in tensors]
-        linears[group] = FrozenLinear(torch.cat(weights), torch.cat(biases) if biases else None)
+        linears[group] = linear(torch.cat(weights), torch.cat(biases) if biases else None)
     block = Block(architecture, index, norms, linears)
     return block.requires_grad_(False)
 

@@ -15,12 +15,13 @@ from typing import Any
 
 from safetensors import safe_open
 
+from breakeven.verifier.int8 import GROUP, is_int8
 from breakeven.verifier.places import cache_folder
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Hashes are SHA-256, in hexadecimal. ``name`` is what the person typed."""
+    """Hashes are SHA-256, in hexadecimal. ``name`` is what the person typed, and ``+int8``."""
 
     name: str
     weights_sha256: str
@@ -29,10 +30,16 @@ class Identity:
 
 
 def identify(name: str, folder: Path, tokenizer: Any) -> Identity:
-    """The identity of a model directory and its tokenizer."""
+    """The identity of a model directory and its tokenizer.
+
+    A ``name`` that asks for int8 weights is that of another verifier, with another hash.
+    """
+    weights = _weights_hash(sorted(folder.glob("*.safetensors")))
+    if is_int8(name):
+        weights = _text_hash(f"int8 in groups of {GROUP}: {weights}")
     return Identity(
         name=name,
-        weights_sha256=_weights_hash(sorted(folder.glob("*.safetensors"))),
+        weights_sha256=weights,
         tokenizer_sha256=_text_hash(json.dumps(sorted(tokenizer.get_vocab().items()))),
         chat_template_sha256=_text_hash(str(tokenizer.chat_template)),
     )

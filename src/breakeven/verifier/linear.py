@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from breakeven.verifier.int8 import Int8
 from breakeven.verifier.native import library
 from breakeven.verifier.native.library import Projections
 from breakeven.verifier.native.panels import Panels, Shelf, projections
@@ -21,18 +22,21 @@ from breakeven.verifier.native.panels import Panels, Shelf, projections
 #: oneDNN's kernels for 1–4 rows are slower than the one for 5, so fewer rows are padded to it.
 NARROWEST = 5
 
+KINDS = {torch.float32: library.FP32, torch.int8: library.INT8}
+
 
 class FrozenLinear(nn.Module):
-    """``y = x Wᵀ + b`` with constant weights ``[out, in]``.
+    """``y = x Wᵀ + b`` with constant weights ``[out, in]``, or those that int8 numbers stand for.
 
     Its state dict is that of an ``nn.Linear``; loading one leaves the constants as they are.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor | Int8, bias: Tensor | None = None) -> None:
         super().__init__()
         self.bias = bias
         self.panels: Panels | None = None
-        self._plain: Tensor | None = weight
+        self._int8 = weight if isinstance(weight, Int8) else None
+        self._plain: Tensor | None = None if isinstance(weight, Int8) else weight
         self._packed: Tensor | None = None
 
     @property
@@ -40,28 +44,39 @@ class FrozenLinear(nn.Module):
         """The plain weights ``[out, in]``; unpacked anew when only panels are kept."""
         if self._plain is not None:
             return self._plain
-        assert self.panels is not None
-        return self.panels.plain()
+        stored = self._int8 or self.panels
+        assert stored is not None
+        return stored.plain()
 
     def pack(
         self, shape: Projections | None = None, shelf: Shelf | None = None, *, native: bool = True
     ) -> None:
-        """Lay the weights out for narrow CPU passes (fp32 only).
+        """Lay the weights out for narrow CPU passes (fp32 and int8 only).
 
         ``shape`` names the projections packed in this linear (default: it is one), ``shelf`` is
         the memory for the panels (default: its own); without ``native``, or where that path is
-        not available, oneDNN's layout is used.
+        not available, oneDNN's layout is used, and int8 weights become plain ones.
         """
-        weight = self.weight
-        if weight.device.type != "cpu" or weight.dtype is not torch.float32:
-            return
         kernels = library.kernels() if native else None
-        if kernels is not None:
-            outputs, inputs = weight.shape
-            self.panels = Panels(kernels, weight, shape or projections(inputs, (outputs,)), shelf)
-            self._plain = None
-        elif torch.backends.mkldnn.is_available():
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, 4)
+        stored = self._int8 or self._plain
+        assert stored is not None, "packed already"
+        numbers = stored.q if isinstance(stored, Int8) else stored
+        fits = numbers.device.type == "cpu" and numbers.dtype in (torch.float32, torch.int8)
+        if fits and kernels is not None:
+            (outputs, inputs), kind = numbers.shape, KINDS[numbers.dtype]
+            shape = shape or projections(inputs, (outputs,), kind=kind)
+            self.panels = Panels(kernels, stored, shape, shelf)
+            self._plain = self._int8 = None
+            return
+        self._plain, self._int8 = self.weight, None
+        if fits and torch.backends.mkldnn.is_available():
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(self._plain, 4)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The weights ``[..., in]`` of the outputs ``ids`` ``[...]``: an embedding."""
+        if self._plain is None and self.panels is not None:
+            return self.panels.rows(ids)
+        return F.embedding(ids, self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[..., in]`` to ``[..., out]``."""

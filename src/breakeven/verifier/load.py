@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from breakeven.verifier.checkpoint import Checkpoint
 from breakeven.verifier.decoder import LeanVerifier, tensor_sizes
 from breakeven.verifier.graphs import GraphVerifier
 from breakeven.verifier.identity import Identity, identify
+from breakeven.verifier.int8 import base_name, full_name, is_int8
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.native.body import obstacle
 from breakeven.verifier.precision import check_dtype
@@ -43,12 +45,15 @@ def load_verifier(
     threads: int | None = None,
     device: str = "cpu",
     dtype: torch.dtype | None = None,
+    weights: str | None = None,
     backend: str = "auto",
     mode: str | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load ``name``: a bundled model, a directory, a hub id or a GGUF file.
 
+    ``weights`` ``int8`` (also written ``NAME+int8``) rounds the weights, which makes another
+    verifier: :mod:`breakeven.verifier.int8`.
     ``dtype`` defaults to fp32 on CPU and bf16 on CUDA. ``backend`` is ``native`` (the
     lean decoder on the CPU kernels), ``lean`` (the same decoder in PyTorch), ``transformers``, or
     ``auto``: the first of these that can run the model here. ``mode`` ``graph`` replays CUDA
@@ -57,6 +62,7 @@ def load_verifier(
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend '{backend}': {nearest(backend, BACKENDS)}")
+    name = full_name(name, weights)
     _check_device(device)
     _check_mode(mode, device)
     if threads:
@@ -70,6 +76,11 @@ def load_verifier(
         raise ModelError(f"mode 'graph': {name} runs through transformers; use mode eager")
     if backend in ("native", "lean") and reason:
         raise ModelError(f"{name}: {reason}; use backend auto or transformers")
+    if is_int8(name) and (reason or backend == "transformers"):
+        raise ModelError(
+            f"{name}: int8 weights need the lean decoder ({reason or 'not backend transformers'}); "
+            f"use {base_name(name)}"
+        )
     dtype = dtype or (torch.bfloat16 if device.startswith("cuda") else torch.float32)
     check_dtype(dtype, torch.device(device))
     verifier: Verifier
@@ -169,9 +180,19 @@ def _lean(
         reason = obstacle(architecture, dtype, torch.device(device))
         if reason:
             raise ModelError(f"{name}: no native path here: {reason}; use backend auto or lean")
-    tensors = Checkpoint(folder, tensor_sizes(architecture), dtype, device)
-    rotary = Rotary.from_config(config, architecture, dtype)
-    return LeanVerifier(architecture, rotary, tensors, name, native=backend != "lean")
+    int8 = is_int8(name)
+    stored = torch.float32 if int8 else dtype  # what is rounded are the checkpoint's own numbers
+    tensors = Checkpoint(folder, tensor_sizes(architecture), stored, device)
+    rotary = Rotary.from_config(config, architecture, stored)
+    native = backend != "lean" and stored is dtype
+    verifier = LeanVerifier(architecture, rotary, tensors, name, native=native, int8=int8)
+    if int8 and verifier.mode != "native" and backend != "lean":
+        warnings.warn(
+            f"{name}: int8 weights are faster in the CPU kernels only; here they are rounded, and "
+            f"multiplied as {str(dtype)[6:]}",
+            stacklevel=3,
+        )
+    return verifier if stored is dtype else verifier.recast(dtype)
 
 
 def _one_line(error: Exception) -> str:

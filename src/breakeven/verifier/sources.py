@@ -15,6 +15,7 @@ from typing import Any
 
 from breakeven.errors import ModelError
 from breakeven.progress import meter
+from breakeven.verifier.int8 import base_name
 from breakeven.verifier.places import cache_folder
 
 #: bundled name -> (package, GGUF file inside it, how to install it)
@@ -30,7 +31,11 @@ END = 1 << 20  # bytes
 
 
 def model_folder(name: str) -> Path:
-    """The directory with ``config.json``, safetensors weights and tokenizer for ``name``."""
+    """The directory with ``config.json``, safetensors weights and tokenizer for ``name``.
+
+    It is the same for ``NAME`` and ``NAME+int8``.
+    """
+    name = base_name(name)
     if name in BUNDLED:
         return _converted(bundled_file(name))
     path = Path(name).expanduser()

@@ -17,7 +17,7 @@ from breakeven.verifier.cache import KVCache, Past
 from breakeven.verifier.interface import Output
 from breakeven.verifier.lora import GROUPS, RowLoRA
 from breakeven.verifier.native import library
-from breakeven.verifier.native.library import Adapter, Layer, Model, Pass
+from breakeven.verifier.native.library import Adapter, Layer, Model, Pass, Projections
 from breakeven.verifier.native.panels import Shelf, panel_floats, projections
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import Rows
@@ -33,23 +33,26 @@ def obstacle(architecture: Architecture, dtype: torch.dtype, device: torch.devic
     return None if found.active else found.reason
 
 
-def shelf_for(architecture: Architecture) -> Shelf:
+def shelf_for(architecture: Architecture, kind: int = library.FP32) -> Shelf:
     """Memory for the packed linears and the head of a decoder."""
-    layer = sum(panel_floats(group_shape(architecture, group)) for group in GROUPS)
-    head = panel_floats(projections(architecture.hidden_size, (architecture.vocab_size,)))
-    return Shelf(architecture.layers * layer + head)
+    layer = sum(panel_floats(group_shape(architecture, group, kind)) for group in GROUPS)
+    sizes = architecture.hidden_size, (architecture.vocab_size,)
+    return Shelf(architecture.layers * layer + panel_floats(projections(*sizes, kind=kind)))
 
 
-def group_shape(architecture: Architecture, group: str) -> Any:
+def group_shape(architecture: Architecture, group: str, kind: int = library.FP32) -> Projections:
     """The projections of one packed linear; gate and up are interleaved."""
-    return projections(*architecture.linear_sizes(group), interleaved=group == "gate_up")
+    sizes = architecture.linear_sizes(group)
+    return projections(*sizes, interleaved=group == "gate_up", kind=kind)
 
 
 class NativeBody:
     """All layers and the final norm of a decoder whose linears are packed."""
 
     def __init__(self, architecture: Architecture, blocks: Sequence[Any], norm: Tensor) -> None:
-        """``blocks`` are :class:`~breakeven.verifier.decoder.Block` with packed linears."""
+        """``blocks`` are :class:`~breakeven.verifier.decoder.Block` with packed linears, the
+        weights of all stored in one way.
+        """
         kernels = library.kernels()
         assert kernels is not None
         self._kernels = kernels
@@ -67,6 +70,7 @@ class NativeBody:
             layer=self._layers,
             norm=norm.data_ptr(),
             epsilon=a.norm_eps,
+            kind=blocks[0].linears["qkv"].panels.shape.kind,
         )
 
     def takes(self, past: Past, adapter: RowLoRA | None) -> bool:

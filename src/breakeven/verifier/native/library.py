@@ -17,6 +17,7 @@ from breakeven.verifier.native.build import BuildError, build
 
 SWITCH = "BREAKEVEN_NATIVE"
 GROUPS = 4  # qkv, o, gate_up, down
+FP32, INT8 = range(2)  # kinds of weights (``multiply.hpp``)
 
 
 class Projections(ctypes.Structure):
@@ -25,6 +26,7 @@ class Projections(ctypes.Structure):
     _fields_ = (
         ("count", c_int32),
         ("interleaved", c_int32),
+        ("kind", c_int64),
         ("inputs", c_int64),
         ("outputs", c_int64 * 3),
     )
@@ -56,6 +58,7 @@ class Model(ctypes.Structure):
         ("layer", POINTER(Layer)),
         ("norm", c_void_p),
         ("epsilon", c_float),
+        ("kind", c_int64),
     )
 
 
@@ -105,6 +108,7 @@ SIGNATURES = {
     "breakeven_crowded": (c_int64, ()),
     "breakeven_sizes": (None, (POINTER(c_int64),)),
     "breakeven_pack": (None, (POINTER(Projections), c_void_p, c_void_p)),
+    "breakeven_pack_int8": (None, (POINTER(Projections), c_void_p, c_void_p, c_void_p)),
     "breakeven_unpack": (None, (POINTER(Projections), c_void_p, c_void_p)),
     "breakeven_rows": (None, (POINTER(Projections), c_void_p, c_int64, c_void_p, c_void_p)),
     "breakeven_body": (None, (POINTER(Model), POINTER(Pass))),

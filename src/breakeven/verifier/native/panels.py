@@ -1,7 +1,8 @@
 """Frozen weights laid out for narrow passes, kept instead of the plain copy.
 
 A panel is 16 outputs of a linear, ``[inputs, 16]``, in one piece of memory. The bytes are those
-of the plain weights, rounded up to whole panels per projection.
+of the plain weights, rounded up to whole panels per projection. Of int8 weights a panel holds
+groups ``[64, 16]``, each behind its 16 scales.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from breakeven.verifier.native.library import Projections
+from breakeven.verifier.int8 import GROUP, Int8
+from breakeven.verifier.native.library import FP32, INT8, Projections
 
 WIDTH = 16  # outputs in a panel
 LINE = 16  # floats in a cache line
@@ -42,38 +44,63 @@ class Shelf:
         return taken
 
 
-def projections(inputs: int, outputs: Sequence[int], interleaved: bool = False) -> Projections:
-    """The shape of a linear that packs up to three projections of the same input."""
-    return Projections(len(outputs), interleaved, inputs, (ctypes.c_int64 * 3)(*outputs))
+def projections(
+    inputs: int, outputs: Sequence[int], interleaved: bool = False, kind: int = FP32
+) -> Projections:
+    """The shape of a linear that packs up to three projections of the same input.
+
+    ``kind`` says how its weights are stored.
+    """
+    return Projections(len(outputs), interleaved, kind, inputs, (ctypes.c_int64 * 3)(*outputs))
 
 
 def panel_floats(shape: Projections) -> int:
-    """Numbers in the panels of a linear.
+    """Memory of the panels of a linear, counted in fp32 numbers.
 
     >>> panel_floats(projections(10, (16, 17)))
     480
+    >>> panel_floats(projections(10, (16, 17), kind=INT8))
+    192
     """
     panels = sum(-(-int(shape.outputs[i]) // WIDTH) for i in range(shape.count))
-    return panels * int(shape.inputs) * WIDTH
+    inputs = int(shape.inputs)
+    if shape.kind == FP32:
+        return panels * inputs * WIDTH
+    return panels * (-(-inputs // GROUP) + -(-inputs // 4)) * WIDTH
 
 
 class Panels:
     """The packed weights of one linear."""
 
     def __init__(
-        self, kernels: ctypes.CDLL, weight: Tensor, shape: Projections, shelf: Shelf | None = None
+        self,
+        kernels: ctypes.CDLL,
+        weight: Tensor | Int8,
+        shape: Projections,
+        shelf: Shelf | None = None,
     ) -> None:
         """Pack ``weight`` ``[outputs, inputs]``, which may be dropped afterwards."""
         self._kernels, self.shape = kernels, shape
         self.outputs = sum(shape.outputs[: shape.count])
-        assert tuple(weight.shape) == (self.outputs, shape.inputs)
         floats = panel_floats(shape)
         self.data = (shelf or Shelf(floats)).take(floats)
+        if isinstance(weight, Int8):
+            assert shape.kind == INT8
+            q, scales = weight.q.contiguous(), weight.scales.contiguous()
+            assert tuple(q.shape) == (self.outputs, shape.inputs)
+            kernels.breakeven_pack_int8(
+                shape, q.data_ptr(), scales.data_ptr(), self.data.data_ptr()
+            )
+            return
+        assert shape.kind == FP32
+        assert tuple(weight.shape) == (self.outputs, shape.inputs)
         weight = weight.contiguous()
         kernels.breakeven_pack(shape, weight.data_ptr(), self.data.data_ptr())
 
     def plain(self) -> Tensor:
-        """The plain weights ``[outputs, inputs]``, the very numbers that were packed."""
+        """The plain weights ``[outputs, inputs]``: the very numbers that were packed, of int8 the
+        products ``q * scale``.
+        """
         weight = torch.empty(self.outputs, self.shape.inputs)
         self._kernels.breakeven_unpack(self.shape, self.data.data_ptr(), weight.data_ptr())
         return weight

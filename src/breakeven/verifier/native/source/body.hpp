@@ -23,6 +23,7 @@ struct Model {
   const Layer *layer;
   const float *norm;
   float epsilon;
+  int64_t kind; // of the linears' weights
 };
 
 struct Adapter {
@@ -52,10 +53,11 @@ struct Pass {
 inline Projections shape_of(const Model &model, int group) {
   const int64_t q = model.heads * model.head_dim, kv = model.kv_heads * model.head_dim;
   switch (group) {
-  case kQkv: return {3, 0, model.hidden, {q, kv, kv}};
-  case kO: return {1, 0, q, {model.hidden}};
-  case kGateUp: return {2, 1, model.hidden, {model.intermediate, model.intermediate}};
-  default: return {1, 0, model.intermediate, {model.hidden}};
+  case kQkv: return {3, 0, model.kind, model.hidden, {q, kv, kv}};
+  case kO: return {1, 0, model.kind, q, {model.hidden}};
+  case kGateUp:
+    return {2, 1, model.kind, model.hidden, {model.intermediate, model.intermediate}};
+  default: return {1, 0, model.kind, model.intermediate, {model.hidden}};
   }
 }
 

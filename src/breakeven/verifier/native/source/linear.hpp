@@ -1,26 +1,22 @@
 // Matrix products of blocks of rows with panels of weights, shared out among the crew.
 //
 // Weights are read from memory once per pass: every panel meets all blocks of rows while it is in
-// the caches, stretch by stretch of kDepth inputs, which stay in the first-level cache. Meanwhile
+// the caches, stretch by stretch of one chain, which stays in the first-level cache. Meanwhile
 // later weights are fetched into the second-level cache, each block of rows fetching its share.
 #pragma once
 
 #include "crew.hpp"
-#include "multiply.hpp"
 #include "panels.hpp"
 
 namespace breakeven {
 
-constexpr int64_t kAhead = 1536; // floats of weights to fetch ahead, with one block of rows
-// Rows from which fetching ahead pays: with fewer, the processor's own prefetching keeps up and
-// hints only disturb it. Both numbers are measured (Zen 4, one and two dies).
-constexpr int64_t kBusy = kLanes == 16 ? 6 : 5;
+constexpr int64_t kAhead = 1536; // floats of weights to fetch ahead, with one block of rows (Zen 4)
 constexpr int64_t kSlab = std::max(1, 96 / kRows); // blocks that meet a panel in one visit
 constexpr int64_t kTile = kRows * kPanel;
 
 struct Linear {
   Projections shape;
-  const float *panels; // [panels][K][16]
+  const float *panels; // as panels.hpp lays them out
   const float *bias;   // [outputs] or null
 };
 
@@ -43,26 +39,33 @@ inline void turn(const float *lines, int64_t stride, int width, int64_t depth, f
 
 // One panel times the blocks first..last-1; tiles [blocks][kTile]. `end` is where the weights end
 // that this member is to read.
-inline void visit(const Linear &linear, int64_t panel, const float *end, const Blocks &blocks,
+template <Kind kind>
+void visit(const Linear &linear, int64_t panel, const float *end, const Blocks &blocks,
                   int64_t first, int64_t last, const Tiles &x, const Delta *delta, float *turned,
                   float *tiles) {
+  constexpr int64_t chain = kind == kInt8 ? kGroup : kDepth;
+  constexpr int64_t line = kind == kInt8 ? kWhole : kPanel; // floats of memory for an input
   const int64_t inputs = linear.shape.inputs, count = last - first;
-  const float *weights = linear.panels + panel * inputs * kPanel;
+  const float *weights = linear.panels + panel * linear.shape.panel_size();
   const Place at = place(linear.shape, panel);
   const float *up = delta ? delta->up[at.projection] + at.column * delta->rank : nullptr;
   for (int64_t i = 0; delta && i < at.width * delta->rank; i += 16) __builtin_prefetch(up + i);
-  for (int64_t k = 0; k < inputs; k += kDepth) {
-    const int64_t depth = std::min(kDepth, inputs - k);
-    const float *from = weights + k * kPanel;
+  for (int64_t k = 0; k < inputs; k += chain) {
+    const int64_t depth = std::min(chain, inputs - k);
+    const float *from = weights + panel_size(kind, k);
     for (int64_t b = 0; b < count; b++) {
       const int rows = blocks.size(first + b);
-      Ahead ahead{from + kAhead, nullptr, kPanel};
+      Ahead ahead{from + kAhead, nullptr, line};
       if (count > 1) // each block fetches its share of the next stretch
-        ahead = {from + (kDepth + depth * b / count) * kPanel, nullptr,
-                 (kPanel + count - 1) / count};
+        ahead = {from + panel_size(kind, chain) + depth * b / count * line, nullptr,
+                 (line + count - 1) / count};
       if (blocks.rows < kBusy || ahead.from + depth * ahead.step > end) ahead = {from, nullptr, 0};
-      multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile, x.block(blocks, first + b) + k * rows,
-                                         0, from, kPanel, depth, k == 0, ahead);
+      const float *factors = x.block(blocks, first + b) + k * rows;
+      if (kind == kInt8)
+        whole_multiply_for(rows)(tiles + b * kTile, factors, from, depth, k == 0, ahead);
+      else
+        multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile, factors, 0, from, kPanel, depth,
+                                           k == 0, ahead);
     }
   }
   if (!delta) return;
@@ -110,9 +113,10 @@ void product(const Member &me, Tickets &tickets, const Linear &linear, const Blo
              const Done &done) {
   const int64_t unit = linear.shape.interleaved ? 2 : 1, units = linear.shape.panels() / unit;
   const Shares shares(units, me.count);
+  const auto meet = linear.shape.kind == kInt8 ? visit<kInt8> : visit<kFp32>;
   for (int64_t claim; (claim = tickets.claim()) < shares.claims();) {
     const int64_t first = shares.start(claim) * unit, last = shares.start(claim + 1) * unit;
-    const float *end = linear.panels + last * linear.shape.inputs * kPanel;
+    const float *end = linear.panels + last * linear.shape.panel_size();
     for (int64_t block = 0; block < blocks.count; block += kSlab) {
       const int64_t stop = std::min(block + kSlab, blocks.count);
       for (int64_t panel = first; panel < last; panel += unit) {
@@ -122,8 +126,8 @@ void product(const Member &me, Tickets &tickets, const Linear &linear, const Blo
             __builtin_prefetch(lines.first + r * lines.step, 1);
         }
         for (int64_t i = 0; i < unit; i++)
-          visit(linear, panel + i, end, blocks, block, stop, x, delta, turned,
-                tiles + i * kSlab * kTile);
+          meet(linear, panel + i, end, blocks, block, stop, x, delta, turned,
+               tiles + i * kSlab * kTile);
         for (int64_t b = block; b < stop; b++) {
           float *tile = tiles + (b - block) * kTile;
           done(panel, b, where(panel, b), tile, unit == 2 ? tile + kSlab * kTile : nullptr);

@@ -65,6 +65,11 @@ void breakeven_pack(const Projections *shape, const float *weight, float *panels
   pack(*shape, weight, panels);
 }
 
+void breakeven_pack_int8(const Projections *shape, const int8_t *wholes, const float *scales,
+                         float *panels) {
+  pack(*shape, wholes, scales, panels);
+}
+
 void breakeven_unpack(const Projections *shape, const float *panels, float *weight) {
   unpack(*shape, panels, weight);
 }
@@ -72,10 +77,9 @@ void breakeven_unpack(const Projections *shape, const float *panels, float *weig
 // found [count][K]: rows `ids` of the weights of a single projection.
 void breakeven_rows(const Projections *shape, const float *panels, int64_t count,
                     const int64_t *ids, float *found) {
-  for (int64_t i = 0; i < count; i++) {
-    const float *from = panels + ids[i] / kPanel * shape->inputs * kPanel + ids[i] % kPanel;
-    for (int64_t k = 0; k < shape->inputs; k++) *found++ = from[k * kPanel];
-  }
+  for (int64_t i = 0; i < count; i++)
+    unpack(*shape, panels + ids[i] / kPanel * shape->panel_size(), int(ids[i] % kPanel),
+           found + i * shape->inputs);
 }
 
 void breakeven_body(const Model *model, const Pass *pass) {

@@ -1,6 +1,7 @@
 // Weights as panels, activations as blocks: the two layouts of the matrix products.
 //
-// A panel holds 16 outputs of a linear: [K][16], one cache line per input. A linear packs its
+// A panel holds 16 outputs of a linear: [K][16], one cache line per input; of int8 weights, groups
+// of [64][16] bytes, each behind its 16 scales. A linear packs its
 // projections one after another, each rounded up to whole panels, so that no panel belongs to two
 // of them; gate and up are interleaved (g0 u0 g1 u1 ...), so that both halves of a SwiGLU unit
 // come out of one piece of work.
@@ -13,16 +14,28 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "multiply.hpp"
+#include "whole.hpp"
 
 namespace breakeven {
+
+// Sizes of stored weights are counted in floats of memory, whatever they hold.
+constexpr int64_t kWhole = kPanel * sizeof(int8_t) / sizeof(float); // 16 int8
+
+// Where a group that begins with input `inputs` stands in its panel; a panel of so many takes that.
+inline int64_t panel_size(int64_t kind, int64_t inputs) {
+  if (kind == kFp32) return inputs * kPanel;
+  const int64_t groups = (inputs + kGroup - 1) / kGroup;
+  return groups * kPanel + (inputs * kWhole + kPanel - 1) / kPanel * kPanel; // whole cache lines
+}
 
 struct Projections {
   int32_t count;       // 1 to 3
   int32_t interleaved; // 1: the panels of two projections of one size alternate
+  int64_t kind;        // of the weights
   int64_t inputs;
   int64_t outputs[3];
 
+  int64_t panel_size() const { return breakeven::panel_size(kind, inputs); }
   int64_t all() const { // outputs
     int64_t sum = 0;
     for (int p = 0; p < count; p++) sum += outputs[p];
@@ -62,26 +75,60 @@ inline Place place(const Projections &linear, int64_t panel) {
   return {projection, column, before + column, int(std::min<int64_t>(left, kPanel))};
 }
 
-// weight [outputs][K] to panels, and back.
+// weight [outputs][K] to panels of fp32.
 inline void pack(const Projections &linear, const float *weight, float *panels) {
   const int64_t inputs = linear.inputs, count = linear.panels();
   for (int64_t panel = 0; panel < count; panel++) {
     const Place at = place(linear, panel);
-    float *to = panels + panel * inputs * kPanel;
+    float *to = panels + panel * linear.panel_size();
     for (int64_t k = 0; k < inputs; k++)
       for (int j = 0; j < kPanel; j++)
         to[k * kPanel + j] = j < at.width ? weight[(at.output + j) * inputs + k] : 0.0f;
   }
 }
 
-inline void unpack(const Projections &linear, const float *panels, float *weight) {
+// wholes [outputs][K] and scales [outputs][groups] to panels of int8.
+inline void pack(const Projections &linear, const int8_t *wholes, const float *scales,
+                 float *panels) {
   const int64_t inputs = linear.inputs, count = linear.panels();
+  const int64_t groups = (inputs + kGroup - 1) / kGroup;
   for (int64_t panel = 0; panel < count; panel++) {
     const Place at = place(linear, panel);
-    const float *from = panels + panel * inputs * kPanel;
+    float *to = panels + panel * linear.panel_size();
+    for (int64_t g = 0; g < groups; g++) {
+      const int64_t first = g * kGroup, depth = std::min(kGroup, inputs - first);
+      int8_t *bytes = reinterpret_cast<int8_t *>(to + kPanel);
+      for (int j = 0; j < kPanel; j++) {
+        const bool real = j < at.width;
+        to[j] = real ? scales[(at.output + j) * groups + g] : 0.0f;
+        for (int64_t k = 0; k < depth; k++)
+          bytes[k * kPanel + j] = real ? wholes[(at.output + j) * inputs + first + k] : 0;
+      }
+      to += kPanel + depth * kWhole;
+    }
+  }
+}
+
+// weights [K] of one output, the j-th of a panel.
+inline void unpack(const Projections &linear, const float *panel, int j, float *weights) {
+  for (int64_t k = 0; k < linear.inputs; k++) {
+    if (linear.kind == kFp32) {
+      weights[k] = panel[k * kPanel + j];
+      continue;
+    }
+    const float *group = panel + panel_size(kInt8, k / kGroup * kGroup);
+    const int8_t *bytes = reinterpret_cast<const int8_t *>(group + kPanel);
+    weights[k] = group[j] * float(bytes[k % kGroup * kPanel + j]);
+  }
+}
+
+// The weights of all outputs [outputs][K].
+inline void unpack(const Projections &linear, const float *panels, float *weights) {
+  for (int64_t panel = 0; panel < linear.panels(); panel++) {
+    const Place at = place(linear, panel);
     for (int j = 0; j < at.width; j++)
-      for (int64_t k = 0; k < inputs; k++)
-        weight[(at.output + j) * inputs + k] = from[k * kPanel + j];
+      unpack(linear, panels + panel * linear.panel_size(), j,
+             weights + (at.output + j) * linear.inputs);
   }
 }
 

@@ -1,5 +1,5 @@
 // Short float vectors in GCC/Clang vector extensions: one source for AVX-512, AVX2, SSE2 and NEON.
-// The fused multiply-add is the only intrinsic.
+// The fused multiply-add and the widening of int8 are the only intrinsics.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +77,33 @@ inline Floats<16> fused(Floats<16> a, Floats<16> b, Floats<16> c) {
 #else
   return a * b + c;
 #endif
+}
+
+// L int8 numbers as floats, exactly. (Written with vector extensions, GCC 12 takes them one by one.)
+template <int L> inline Floats<L> widened(const int8_t *from) {
+  Floats<L> value;
+#if defined(__AVX512F__)
+  if constexpr (L == 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+    return (Floats<L>)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (L == 8) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from));
+    return (Floats<L>)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  }
+#endif
+#if defined(__aarch64__)
+  if constexpr (L == 4) {
+    int32_t bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    const int16x8_t words = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)));
+    return (Floats<L>)vcvtq_f32_s32(vmovl_s16(vget_low_s16(words)));
+  }
+#endif
+  for (int i = 0; i < L; i++) value[i] = from[i];
+  return value;
 }
 
 template <int L> inline Floats<L> select(Ints<L> mask, Floats<L> yes, Floats<L> no) {
