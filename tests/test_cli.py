@@ -40,6 +40,7 @@ def test_the_help_of_a_verb_teaches_with_an_example(verb: str, capsys: Captured)
     shown = capsys.readouterr().out
     assert "Example" in shown
     assert f"breakeven {verb}" in shown.split("Example")[1]
+    assert "<bool>" not in shown, "a flag takes no value"
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -133,8 +133,8 @@ def test_a_calibration_offers_its_data_and_sorts(tab: Browser, pages: dict[str, 
     link = "document.querySelector('a[download=\"calibration.json\"]').href.split(',')[1]"
     data = json.loads(base64.b64decode(tab.evaluate(link)))
     assert Calibration.of(data) == known()
-    column = "[...document.querySelector('#need tbody').rows].map(r => r.cells[5].innerText)"
-    tab.evaluate("document.querySelectorAll('#need th button')[5].click()")
+    column = "[...document.querySelector('#need tbody').rows].map(r => r.cells[2].innerText)"
+    tab.evaluate("document.querySelectorAll('#need th button')[2].click()")
     needs = [float(text) for text in tab.evaluate(column)]
     assert needs == sorted(needs, reverse=True)
     assert len(needs) == 14

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import breakeven
 from breakeven.errors import BreakevenError
@@ -77,8 +77,28 @@ VERBS = {
 }
 
 
+def plain_flags(params: list[Any]) -> list[Any]:
+    """The parameters of a help page; beside a flag, which takes no value, stands no type."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class PlainCommand(TyperCommand):
+    """A verb whose help names the types of values only."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them."""
+        return plain_flags(super().get_params(ctx))
+
+
 class LazyGroup(TyperGroup):
     """A group that imports a verb's module when the verb is called."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them."""
+        return plain_flags(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in its stub's place, then resolve as usual."""
@@ -125,7 +145,7 @@ def load(verb: str) -> Any:
     function = getattr(importlib.import_module(f"breakeven.cli.{verb}"), verb)
     text = inspect.cleandoc(function.__doc__ or "").replace("::\n", ":\n")
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(verb, help=text)(function)
+    alone.command(verb, cls=PlainCommand, help=text)(function)
     return typer.main.get_command(alone)
 
 

@@ -87,7 +87,9 @@ def _doubts(rows: Sequence[Row], curves: Curves, rounds: Rounds) -> tuple[str, .
     now = warn(
         slow_plain_step(curves[1]),
         drifted(rounds.plain),
-        *(f"{name} has no untrained form: its price is not known" for name in rounds.skipped),
+        f"not priced, for want of an untrained form: {', '.join(rounds.skipped)}"
+        if rounds.skipped
+        else None,
     )
     return (*before, *now)
 

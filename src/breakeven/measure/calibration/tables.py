@@ -23,13 +23,14 @@ def break_even_table(found: Calibration) -> Table:
         caption_justify="left",
     )
     table.add_column("drafter", no_wrap=True)
-    for name in ("K", "draft", "verify", "rest", "needs", "rate"):
+    for name in ("K", "needs", "rate", "draft", "verify", "rest"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in found.drafters:
         for k in found.draft_lengths(name):
             cost = found.round_cost(name, k)
-            parts = (cost.draft, cost.verify, cost.other, cost.break_even)
-            table.add_row(name, str(k), *(f"{p:.2f}" for p in parts), rate_needed(found, name, k))
+            needs, rate = f"{cost.break_even:.2f}", rate_needed(found, name, k)
+            parts = (f"{part:.2f}" for part in (cost.draft, cost.verify, cost.other))
+            table.add_row(name, str(k), needs, rate, *parts)
     return table
 
 
@@ -90,10 +91,10 @@ def check_table(checked: Sequence[Checked]) -> Table:
         caption_justify="left",
     )
     table.add_column("configuration", no_wrap=True)
-    for name in ("AL asked", "AL made", "predicted", "measured", "error"):
+    for name in ("predicted", "measured", "error", "AL asked", "AL made"):
         table.add_column(name, justify="right", no_wrap=True)
     for c in checked:
         lengths = (f"{c.committed:.2f}", f"{c.measured_committed:.2f}")
         speeds = (f"{c.predicted:.3f}", f"{c.measured:.3f}", f"{100 * c.error:+.1f} %")
-        table.add_row(c.config, *lengths, *speeds)
+        table.add_row(c.config, *speeds, *lengths)
     return table
