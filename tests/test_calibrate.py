@@ -29,6 +29,7 @@ from breakeven.measure.calibration.prices import prices_for
 from breakeven.measure.calibration.run import calibrate, levelled
 from breakeven.measure.calibration.tables import rate_needed, sentences
 from breakeven.measure.calibration.together import FEWEST, decode_together
+from breakeven.measure.calibration.walkers import walkers_of
 from breakeven.measure.trial import Decoding, Method
 from breakeven.report.calibrated import calibrated_lines
 from breakeven.report.calibration import render
@@ -316,7 +317,8 @@ def test_the_whole_verb(
 ) -> None:
     monkeypatch.setattr("breakeven.verifier.load.load_verifier", lambda *_, **__: loaded())
     words = ["calibrate", "--out", str(tmp_path), "--minutes", "0.001", "--widths", "1,2,4",
-             "--contexts", "8", "--batches", "1", "-k", "1,2", "--acceptance", "0.8"]  # fmt: skip
+             "--contexts", "8", "--batches", "1", "-k", "1,2", "--acceptance", "0.8",
+             "-d", "ngram", "-d", "fastmtp", "-d", "peft-bd-gated"]  # fmt: skip
     torch.manual_seed(0)
     assert run([*words, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -336,6 +338,20 @@ def test_the_machines_pace_is_taken_out() -> None:
     rounds[4] = {"a": 9.0, "b": 3.0, "c": 5.0}
     found = paces(rounds)
     assert [f / found[0] for f in found] == pytest.approx([1, 2, 1, 2, 1, 2])
+
+
+def test_rounds_are_timed_at_a_usual_acceptance_and_plain_steps_often() -> None:
+    """What a drafter has to read of a round's tokens is part of its price."""
+    plan = replace(SMALL, base=16)
+    walkers, skipped = walkers_of(tiny_verifier(vocab=64), plan)
+    assert skipped == ()
+    plain = [w for w in walkers if w.name == "ar"]
+    assert [w.batch for w in plain] == [1, 2, 1, 1, 1], "the root of 12 more"
+    [drafted] = [w for w in walkers if (w.name, w.k, w.batch) == ("fastmtp", 3, 1)]
+    for _ in range(12):
+        drafted.step()
+    accepted = sum(r.accepted for r in drafted.ledger.rounds) / 12
+    assert accepted == pytest.approx(0.6 + 0.36 + 0.216, abs=0.3)
 
 
 def test_a_break_even_below_one_is_said_in_words() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from breakeven.cost.calibration import DraftPrice, curves_of, curves_row, price_of, price_row
 from breakeven.cost.curve import CostCurve
-from breakeven.measure.calibration.pace import paces
+from breakeven.measure.calibration.pace import paces, usual_of
 from breakeven.measure.calibration.passes import in_rounds
 from breakeven.measure.calibration.plan import CalibrationPlan
 from breakeven.measure.calibration.walkers import NOTHING, Walker, walkers_of
@@ -51,7 +51,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Medians over rounds, each at the machine's usual pace; seconds.
+    """Usual rounds, each at the machine's usual pace; seconds.
 
     ``step`` is a plain step of one request, everything included, and ``plain`` are those steps as
     they came; ``verify`` are, by batch, the verify passes of the rounds by width, plain steps'
@@ -98,29 +98,35 @@ class Rounds:
 def measure_rounds(verifier: Verifier, plan: CalibrationPlan, seconds: float) -> Rounds:
     """Interleave plain steps and rounds of every drafter, K and batch of the plan.
 
-    Random weights accept next to nothing, so a round commits one token (two with a free first
-    token); prices hardly depend on it.
+    The drafters' weights are random, which changes no price; a script decides what is accepted.
     """
     walkers, skipped = walkers_of(verifier, plan)
     turns: dict[int, list[Timed]] = defaultdict(list)
     for turn, w in in_rounds("rounds", walkers, seconds, plan.seed, Walker.step):
         turns[turn].append(Timed(w.name, w.k, w.batch, w.rows, w.draft, w.verify, w.outside))
-    usual = paces([{t.key: t.seconds for t in own} for own in turns.values()])
-    timed = [t.at(pace) for own, pace in zip(turns.values(), usual, strict=True) for t in own]
-    verify: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    pace = paces([{t.key: t.seconds for t in own} for own in turns.values()])
+    timed = [t.at(p) for own, p in zip(turns.values(), pace, strict=True) for t in own]
+    verify: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     parts: dict[Key, list[Timed]] = defaultdict(list)
     for t in timed:
-        verify[t.batch].append((t.rows, plan.base, t.verify))
+        verify[t.batch][t.rows].append(t.verify)
         parts[t.key].append(t)
     plain = PLAIN, 0, 1
     return Rounds(
-        step=median(t.seconds for t in parts[plain]),
+        step=usual_of(t.seconds for t in parts[plain]),
         plain=tuple(t.seconds for own in turns.values() for t in own if t.key == plain),
-        outside=median(t.outside for t in timed if t.name == NOTHING),
-        verify={batch: CostCurve.from_samples(samples) for batch, samples in verify.items()},
+        outside=usual_of(t.outside for t in timed if t.name == NOTHING),
+        verify={batch: _curve(by_rows, plan.base) for batch, by_rows in verify.items()},
         drafters=_prices(walkers, parts, plan),
         skipped=skipped,
     )
+
+
+def _curve(seconds: Mapping[int, list[float]], base: int) -> CostCurve:
+    """The usual verify pass by width, with quartiles."""
+    samples = ((rows, base, spent) for rows, all_ in seconds.items() for spent in all_)
+    points = CostCurve.from_samples(samples).points
+    return CostCurve(tuple(replace(p, seconds=usual_of(seconds[p.rows])) for p in points))
 
 
 def _prices(
@@ -135,8 +141,8 @@ def _prices(
     for w in walkers:
         if w.name in (PLAIN, NOTHING) or w.batch > 1:
             continue
-        seconds = {b: median(t.draft for t in parts[w.name, w.k, b]) for b in plan.batches}
-        outside = {b: median(t.outside for t in parts[w.name, w.k, b]) for b in plan.batches}
+        seconds = {b: usual_of(t.draft for t in parts[w.name, w.k, b]) for b in plan.batches}
+        outside = {b: usual_of(t.outside for t in parts[w.name, w.k, b]) for b in plan.batches}
         price = DraftPrice(w.k + 1 - w.free, seconds, outside, median(starts[w.name]))
         drafters.setdefault(w.name, {})[w.k] = price
     return drafters
