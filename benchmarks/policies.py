@@ -55,6 +55,7 @@ class Spoiled(Counterfeit):
 
     def __init__(self, inner: Drafter, vocab_size: int) -> None:
         super().__init__(inner)
+        self.looks_up = inner.looks_up
         self._vocab_size = vocab_size
 
     def glimpse(self, context: Context, k: int) -> list[Draft] | None:

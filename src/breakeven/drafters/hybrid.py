@@ -13,6 +13,7 @@ from torch import Tensor
 
 from breakeven.core import Draft, Verified
 from breakeven.drafters.base import Context, Drafter, LookupDrafter
+from breakeven.drafters.quantized import Quantized
 from breakeven.drafters.registry import load_trained
 from breakeven.drafters.suffix import Suffix
 from breakeven.drafters.wrapper import Wrapper
@@ -72,6 +73,11 @@ class Hybrid(Wrapper):
         """The request has moved in both."""
         self.lookup.move(source, target)
         super().move(source, target)
+
+    @classmethod
+    def of(cls, verifier: Verifier) -> Hybrid:
+        """``suffix`` in front of ``quantized``, which need no folder."""
+        return cls(Suffix(), Quantized.of(verifier))
 
     @classmethod
     def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Hybrid:

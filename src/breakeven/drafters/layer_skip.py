@@ -1,8 +1,6 @@
 """``layer-skip``: the verifier without some of its layers drafts, token by token.
 
-Nothing is trained. A draft pass reads the verifier's own keys and values; the skipped pass's rows
-are scratch behind the cache's length, seen by its next rows and written anew by the verify pass
-(Draft & Verify, ALGORITHMS 6). Which layers can go is a property of the model:
+Nothing is trained (Draft & Verify, ALGORITHMS 6). Which layers can go is a property of the model:
 :mod:`breakeven.train.layer_search` finds them.
 """
 
@@ -11,23 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
-
-from breakeven.core import Draft, Phase
-from breakeven.drafters.base import Context, Drafter
+from breakeven.core import Phase
+from breakeven.drafters.base import Context
 from breakeven.drafters.card import Card
 from breakeven.drafters.peft_bd import require_lean
+from breakeven.drafters.stepwise import Stepwise
 from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
-from breakeven.verifier.interface import Part, Verifier
-from breakeven.verifier.rows import chain
+from breakeven.verifier.interface import Output, Part, Verifier
+from breakeven.verifier.rows import Rows
 
 
-class LayerSkip(Drafter):
+class LayerSkip(Stepwise):
     """Drafts with the layers that are left when ``skip`` is left out."""
 
     name = "layer-skip"
-    sequential = True
 
     def __init__(self, layers: int, skip: Iterable[int], verifier: Identity | None = None) -> None:
         """``skip`` are indices of the ``layers`` blocks; one at least must stay."""
@@ -45,28 +41,11 @@ class LayerSkip(Drafter):
         layers = require_lean(verifier, cls.name).shape.layers
         return cls(layers, range(1, layers, 2))
 
-    @torch.inference_mode()
-    def propose(self, context: Context, k: int) -> list[Draft]:
-        """``k`` passes of one row through the layers that are left."""
-        cache = context.cache
-        lengths = cache.lengths.clone()
-        tokens = torch.tensor([tokens[-1] for tokens in context.tokens])
-        drafts = []
-        for _ in range(k):
-            out = context.verifier.run(
-                Phase.DRAFT,
-                chain(tokens[:, None], cache.lengths),
-                cache,
-                context.ledger,
-                logits="choices",
-                part=self._part,
-            )
-            assert out.choices is not None
-            tokens = out.choices[:, 0].cpu()
-            drafts.append(tokens)
-            cache.commit(1)
-        cache.lengths.copy_(lengths)
-        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+    def step(self, context: Context, rows: Rows) -> Output:
+        """One pass through the layers that are left."""
+        return context.verifier.run(
+            Phase.DRAFT, rows, context.cache, context.ledger, logits="choices", part=self._part
+        )
 
     def save(self, folder: Path) -> None:
         """Write the card; there are no weights."""

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from breakeven.verifier.architecture import Architecture
+from breakeven.verifier.block import Block, BlockPass, grouped_mask, rms_norm
 from breakeven.verifier.cache import Past
-from breakeven.verifier.decoder import Block, BlockPass, LeanVerifier, grouped_mask, rms_norm
+from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle

@@ -178,7 +178,7 @@ class BlockDrafter(MarginalDrafter):
             masked=canvas.masked,
             gated=self.plan.gated,
         )
-        out = context.verifier.run(
+        out = self._backbone(context).run(
             Phase.DRAFT,
             rows,
             cache,
@@ -188,6 +188,10 @@ class BlockDrafter(MarginalDrafter):
             wait=wait,
         )
         return out, canvas.sources(counts, size)
+
+    def _backbone(self, context: Context) -> Verifier:
+        """Whose layers the draft pass runs through."""
+        return context.verifier
 
     @classmethod
     def untrained(cls, verifier: Verifier, k: int) -> Self:

@@ -1,7 +1,8 @@
 """Drafters by name; packages add theirs through the entry point group ``breakeven.drafters``.
 
 An entry point is the class itself: a :class:`~breakeven.drafters.base.Drafter` that is created
-from options, or, when it has trained weights, by ``load(folder, verifier, identity, **options)``.
+from options; by ``of(verifier, **options)`` when it is made from the verifier alone; or, when it
+has trained weights, by ``load(folder, verifier, identity, **options)``.
 With ``untrained(verifier, k)`` as well, its price can be measured before it is trained.
 """
 
@@ -52,7 +53,7 @@ METHODS = {
     "hybrid": Method(
         "breakeven.drafters.hybrid:Hybrid",
         True,
-        "suffix where a long match promises much, the trained drafter of a folder elsewhere",
+        "suffix where a long match promises much, elsewhere the drafter of a folder or quantized",
     ),
     "tree": Method(
         "breakeven.drafters.tree:Tree",
@@ -68,6 +69,16 @@ METHODS = {
         "breakeven.drafters.fused:Fused",
         True,
         "the adapter of a peft-bd-gated folder, its masks aboard the verify pass",
+    ),
+    "quantized": Method(
+        "breakeven.drafters.quantized:Quantized",
+        False,
+        "the verifier with int8 weights: a quarter of the bytes to read",
+    ),
+    "peft-bd-quantized": Method(
+        "breakeven.drafters.quantized:QuantizedPeftBD",
+        True,
+        "the adapter of a peft-bd-gated folder on int8 weights: a cheap draft pass",
     ),
     "layer-skip": Method(
         "breakeven.drafters.layer_skip:LayerSkip", True, "the verifier without some of its layers"
@@ -96,13 +107,14 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
     needless folder, or weights that do not fit the verifier.
     """
     kind, trained = _find(name)
-    _check_options(name, kind.load if trained else kind, options)
+    _check_options(name, kind.load if trained else getattr(kind, "of", kind), options)
     if not trained:
         if path is not None:
             raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
-        bare: Drafter = kind(**options)
-        return bare
+        return _bare(kind, loaded.verifier, options)
     path = path or shipped_folder(name, loaded.identity)
+    if path is None and hasattr(kind, "of"):
+        return _bare(kind, loaded.verifier, options)
     if path is None:
         raise DrafterError(
             f"'{name}' is a trained drafter and none ships for '{loaded.identity.name}'; give its "
@@ -122,8 +134,7 @@ def untrained(name: str, verifier: Verifier, k: int) -> Drafter | None:
     """
     kind, trained = _find(name)
     if not trained:
-        bare: Drafter = kind()
-        return bare
+        return _bare(kind, verifier, {})
     make = getattr(kind, "untrained", None)
     if make is None:
         return None
@@ -138,6 +149,13 @@ def load_trained(folder: Path, verifier: Verifier, identity: Identity | None) ->
     if not trained:
         raise DrafterError(f"{folder}: '{name}' is no trained drafter; give one made by 'train'")
     drafter: Drafter = kind.load(folder, verifier, identity)
+    return drafter
+
+
+def _bare(kind: Any, verifier: Verifier, options: Mapping[str, Any]) -> Drafter:
+    """A drafter without weights of its own."""
+    of = getattr(kind, "of", None)
+    drafter: Drafter = kind(**options) if of is None else of(verifier, **options)
     return drafter
 
 

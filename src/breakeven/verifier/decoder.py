@@ -8,16 +8,16 @@ them is in :class:`~breakeven.verifier.rows.Rows` and in the cache.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from breakeven.verifier.architecture import Architecture
-from breakeven.verifier.cache import Past, Span
+from breakeven.verifier.block import Block, BlockPass, grouped_mask, rms_norm
+from breakeven.verifier.cache import Past
 from breakeven.verifier.int8 import Int8, full_name
 from breakeven.verifier.interface import Output, Part, Verifier
 from breakeven.verifier.linear import FrozenLinear
@@ -26,117 +26,6 @@ from breakeven.verifier.native import library
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle, shelf_for
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import Rows
-
-
-@dataclass(frozen=True, slots=True)
-class BlockPass:
-    """What every block of one pass shares."""
-
-    cos: Tensor  # [B, 1, W, d]
-    sin: Tensor  # [B, 1, W, d]
-    past: Past
-    span: Span
-    mask: Tensor | None  # what :func:`grouped_attention` wants
-    adapter: RowLoRA | None
-    gated: Tensor | None  # indices of the rows with the adapter on; None: all of them
-    gate: Tensor | None = None  # [W, 1] bool: the same as a mask, where indices must not be asked
-
-
-class Block(nn.Module):
-    """One decoder layer: attention and SwiGLU, each behind an RMS norm, with packed linears.
-
-    ``norms`` holds ``input``, ``post`` and, for Qwen3, ``q`` and ``k``. ``linears`` maps the
-    groups of :data:`~breakeven.verifier.lora.GROUPS` to any module of the right sizes, so that a
-    trained layer (FastMTP) can use this class as well.
-    """
-
-    def __init__(
-        self,
-        architecture: Architecture,
-        index: int,
-        norms: Mapping[str, Tensor],
-        linears: Mapping[str, nn.Module],
-    ) -> None:
-        super().__init__()
-        self.architecture, self.index = architecture, index
-        self.norms = nn.ParameterDict(dict(norms))
-        self.linears = nn.ModuleDict(dict(linears))
-
-    def forward(self, x: Tensor, shared: BlockPass) -> Tensor:
-        """``[B, W, H]`` to ``[B, W, H]``."""
-        eps = self.architecture.norm_eps
-        x = x + self._attention(rms_norm(x, self.norms["input"], eps), shared)
-        gate, up = self._linear("gate_up", rms_norm(x, self.norms["post"], eps), shared).chunk(
-            2, dim=-1
-        )
-        return x + self._linear("down", F.silu(gate) * up, shared)
-
-    def recast(self, dtype: torch.dtype) -> Block:
-        """A frozen copy with weights of another type."""
-        norms = {name: norm.detach().to(dtype) for name, norm in self.norms.items()}
-        linears = {}
-        for group, linear in self.linears.items():
-            bias = linear.bias
-            assert bias is None or isinstance(bias, Tensor)
-            weight = cast(Tensor, linear.weight)
-            linears[group] = FrozenLinear(
-                weight.to(dtype), None if bias is None else bias.to(dtype)
-            )
-        return Block(self.architecture, self.index, norms, linears).requires_grad_(False)
-
-    def _attention(self, x: Tensor, shared: BlockPass) -> Tensor:
-        a = self.architecture
-        batch, width, _ = x.shape
-        packed = self._linear("qkv", x, shared).view(batch, width, -1, a.head_dim)
-        q, k, v = packed.split((a.heads, a.kv_heads, a.kv_heads), dim=2)
-        if a.qk_norm:
-            q = rms_norm(q, self.norms["q"], a.norm_eps)
-            k = rms_norm(k, self.norms["k"], a.norm_eps)
-        q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, heads, W, d]
-        q, k = rotate(q, shared), rotate(k, shared)
-        k, v = shared.past.extend(self.index, k, v, shared.span)  # [B, H_kv, S, d]
-        return self._linear("o", grouped_attention(q, k, v, shared.mask), shared)
-
-    def _linear(self, group: str, x: Tensor, shared: BlockPass) -> Tensor:
-        y: Tensor = self.linears[group](x)
-        if shared.adapter is None:
-            return y
-        if shared.gated is None:
-            delta = shared.adapter.delta(self.index, group, x)
-            if delta is None:
-                return y
-            return y + delta if shared.gate is None else torch.where(shared.gate, y + delta, y)
-        delta = shared.adapter.delta(self.index, group, x[:, shared.gated])
-        return y if delta is None else y.index_add(1, shared.gated, delta)
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Root-mean-square norm over the last axis."""
-    return F.rms_norm(x, (x.shape[-1],), weight.to(x.dtype), eps)
-
-
-def rotate(x: Tensor, shared: BlockPass) -> Tensor:
-    """Rotary position embedding, half-split layout."""
-    left, right = x.chunk(2, dim=-1)
-    return x * shared.cos + torch.cat((-right, left), dim=-1) * shared.sin
-
-
-def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Grouped-query attention: ``q [B, heads, W, d]`` over ``k, v [B, H_kv, S, d]``.
-
-    The heads of a group are laid beside each other as rows, so keys are read once per group;
-    ``mask`` is :func:`grouped_mask`'s, made once for all layers. Returns ``[B, W, heads * d]``.
-    """
-    batch, heads, width, dim = q.shape
-    groups = heads // k.shape[1]
-    rows = q.reshape(batch, k.shape[1], groups * width, dim)
-    out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)
-    return out.reshape(batch, heads, width, dim).transpose(1, 2).reshape(batch, width, -1)
-
-
-def grouped_mask(visible: Tensor | None, groups: int) -> Tensor | None:
-    """``[B, W, S]`` visibility as ``[B, 1, groups * W, S]``, one copy for each head of a group."""
-    return None if visible is None else visible[:, None].repeat(1, 1, groups, 1)
 
 
 class LeanVerifier(Verifier):
@@ -181,7 +70,7 @@ class LeanVerifier(Verifier):
                 self._table.pack(native=native)
         self.blocks = []
         for index in range(a.layers):
-            block = _block(a, index, tensors, linear)
+            block = Block.of(a, index, tensors, linear)
             for group, packed in block.linears.items():
                 assert isinstance(packed, FrozenLinear)
                 packed.pack(group_shape(a, group, kind), shelf, native=native)
@@ -218,10 +107,29 @@ class LeanVerifier(Verifier):
         twin = copy.copy(self)
         twin.dtype, twin.mode, twin._native = dtype, "eager", None
         twin._norm, twin._rotary = self._norm.to(dtype), self._rotary.recast(dtype)
-        twin._head = twin._table = FrozenLinear(self.head_weight.to(dtype))
+        twin._head = twin._table = self._head.recast(dtype)
         if not self.architecture.tied:
-            twin._table = FrozenLinear(self._table.weight.to(dtype))
+            twin._table = self._table.recast(dtype)
         twin.blocks = [block.recast(dtype) for block in self.blocks]
+        return twin
+
+    def rounded(self) -> LeanVerifier:
+        """A copy with int8 weights, which reads a quarter of the bytes: a cheap draft of this one.
+
+        Norms and embeddings are shared. Off the native path, where nothing multiplies int8, the
+        copy has the weights that the numbers stand for.
+        """
+        twin, a = copy.copy(self), self.architecture
+        twin.name = full_name(self.name, "int8")
+        native = self._native is not None
+        shelf = shelf_for(a, library.INT8) if native else None
+        twin._head = self._head.rounded(None, shelf, native=native)
+
+        def linear(group: str, own: FrozenLinear) -> FrozenLinear:
+            return own.rounded(group_shape(a, group, library.INT8), shelf, native=native)
+
+        twin.blocks = [block.with_linears(linear) for block in self.blocks]
+        twin._native = NativeBody(a, twin.blocks, self._norm) if native else None
         return twin
 
     @property
@@ -322,29 +230,6 @@ def clean_rows(rows: Rows) -> int:
     front = int((~masked).sum())
     assert bool(masked[front:].all()), "late masks stand behind the clean rows"
     return front
-
-
-def _block(
-    architecture: Architecture,
-    index: int,
-    tensors: Mapping[str, Tensor],
-    linear: Callable[[Tensor, Tensor | None], FrozenLinear],
-) -> Block:
-    prefix = f"model.layers.{index}."
-    norms = {
-        "input": tensors[prefix + "input_layernorm.weight"],
-        "post": tensors[prefix + "post_attention_layernorm.weight"],
-    }
-    if architecture.qk_norm:
-        norms["q"] = tensors[prefix + "self_attn.q_norm.weight"]
-        norms["k"] = tensors[prefix + "self_attn.k_norm.weight"]
-    linears = {}
-    for group, names in GROUPS.items():
-        weights = [tensors[f"{prefix}{name}.weight"] for name in names]
-        biases = [tensors[k] for name in names if (k := f"{prefix}{name}.bias") in tensors]
-        linears[group] = linear(torch.cat(weights), torch.cat(biases) if biases else None)
-    block = Block(architecture, index, norms, linears)
-    return block.requires_grad_(False)
 
 
 def tensor_sizes(architecture: Architecture) -> dict[str, tuple[int, ...]]:

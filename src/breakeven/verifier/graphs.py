@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from breakeven.core import Phase
+from breakeven.verifier.block import BlockPass, grouped_mask
 from breakeven.verifier.cache import KVCache, Past
-from breakeven.verifier.decoder import BlockPass, LeanVerifier, grouped_mask
+from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.interface import Launch, Order, Output
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
@@ -71,6 +72,11 @@ class GraphVerifier(LeanVerifier):
     def recast(self, dtype: torch.dtype) -> LeanVerifier:
         """The eager decoder with weights of another type."""
         return self.eager.recast(dtype)
+
+    def rounded(self) -> LeanVerifier:
+        """The same passes over int8 weights."""
+        twin = self.eager.rounded()
+        return GraphVerifier(twin, capture=self._capture, most=self._most, compiler=self._compiler)
 
     @property
     def graphs(self) -> int:

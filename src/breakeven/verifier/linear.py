@@ -72,6 +72,25 @@ class FrozenLinear(nn.Module):
         if fits and torch.backends.mkldnn.is_available():
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self._plain, 4)
 
+    def recast(self, dtype: torch.dtype) -> FrozenLinear:
+        """A plain copy with weights of another type."""
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return FrozenLinear(self.weight.to(dtype), bias)
+
+    def rounded(
+        self, shape: Projections | None, shelf: Shelf | None, *, native: bool
+    ) -> FrozenLinear:
+        """The same linear with int8 weights, packed for the native path, or those they stand for.
+
+        ``shape`` and ``shelf`` are those of :meth:`pack`.
+        """
+        weight = self.weight
+        stored = Int8.nearest(weight)
+        made = FrozenLinear(stored if native else stored.plain().to(weight.dtype), self.bias)
+        if weight.dtype is torch.float32:
+            made.pack(shape, shelf, native=native)
+        return made
+
     def rows(self, ids: Tensor) -> Tensor:
         """The weights ``[..., in]`` of the outputs ``ids`` ``[...]``: an embedding."""
         if self._plain is None and self.panels is not None:

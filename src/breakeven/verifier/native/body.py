@@ -50,7 +50,7 @@ class NativeBody:
     """All layers and the final norm of a decoder whose linears are packed."""
 
     def __init__(self, architecture: Architecture, blocks: Sequence[Any], norm: Tensor) -> None:
-        """``blocks`` are :class:`~breakeven.verifier.decoder.Block` with packed linears, the
+        """``blocks`` are :class:`~breakeven.verifier.block.Block` with packed linears, the
         weights of all stored in one way.
         """
         kernels = library.kernels()
