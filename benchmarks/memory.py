@@ -2,6 +2,7 @@
 
     python -m benchmarks.memory --json memory.json
     python -m benchmarks.memory --batch 16 --context 1024
+    python -m benchmarks.memory --model smollm2-135m+int8
 
 A process of its own loads the model and decodes a full batch; its peak is read from the system.
 What importing PyTorch and transformers takes is measured in a second process and shown apart.
@@ -27,6 +28,7 @@ from benchmarks.cost_curve import weight_bytes
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
 from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.int8 import is_int8
 from breakeven.verifier.load import load_verifier
 
 TARGET = 1.3
@@ -35,7 +37,7 @@ TARGET = 1.3
 DEFINITIONS = {
     "peak": "largest resident set of the process, libraries included (ru_maxrss)",
     "libraries": "the same of a process that only imports what decoding needs",
-    "weights": "fp32 bytes of the checkpoint, a tied embedding once",
+    "weights": "bytes of the weights, fp32 or int8 with scales, a tied embedding once",
     "cache": "bytes of keys and values: batch × (context + 1) slots",
 }
 
@@ -64,7 +66,7 @@ def decode(
     s = verifier.shape
     return {
         "peak": peak(),
-        "weights": weight_bytes(verifier.architecture),
+        "weights": weight_bytes(verifier.architecture, is_int8(verifier.name)),
         "cache": 2 * 4 * s.layers * s.kv_heads * s.head_dim * batch * (context + 1),
     }
 

@@ -26,7 +26,7 @@ WEIGHTS = ("int8",)
 
 GROUP = 64  # inputs that share a scale; kGroup in native/source/multiply.hpp
 LARGEST = 127
-CHUNK = 4096  # outputs rounded at a time, so that no second copy of a table is ever in memory
+CHUNK = 128  # outputs rounded at a time: larger ones leave holes in memory that are not given back
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,13 @@ class Int8:
     @classmethod
     def nearest(cls, weight: Tensor) -> Int8:
         """Round ``[outputs, inputs]`` weights; a group of zeros has the scale 0."""
-        rounded = [_round(part.float()) for part in weight.split(CHUNK)]
-        q, scales = zip(*rounded, strict=True)
-        return cls(torch.cat(q), torch.cat(scales))
+        outputs, inputs = weight.shape
+        q = torch.empty(outputs, inputs, dtype=torch.int8, device=weight.device)
+        scales = torch.empty(outputs, -(-inputs // GROUP), device=weight.device)
+        for first in range(0, outputs, CHUNK):
+            rows = slice(first, first + CHUNK)
+            q[rows], scales[rows] = _round(weight[rows].float())
+        return cls(q, scales)
 
     def plain(self) -> Tensor:
         """The fp32 weights ``[outputs, inputs]`` that these numbers stand for."""

@@ -1,8 +1,8 @@
 // Matrix products of blocks of rows with panels of weights, shared out among the crew.
 //
 // Weights are read from memory once per pass: every panel meets all blocks of rows while it is in
-// the caches, stretch by stretch of one chain, which stays in the first-level cache. Meanwhile
-// later weights are fetched into the second-level cache, each block of rows fetching its share.
+// the caches, stretch by stretch, which stay in the first-level cache. Meanwhile later fp32 weights
+// are fetched into the second-level cache, each block of rows fetching its share.
 #pragma once
 
 #include "crew.hpp"
@@ -10,7 +10,10 @@
 
 namespace breakeven {
 
-constexpr int64_t kAhead = 1536; // floats of weights to fetch ahead, with one block of rows (Zen 4)
+constexpr int64_t kAhead = 1536; // floats of weights to fetch ahead, with one block of rows
+// Rows from which fetching ahead pays: with fewer, the processor's own prefetching keeps up and
+// hints only disturb it. Both numbers are measured (Zen 4, one and two dies).
+constexpr int64_t kBusy = kLanes == 16 ? 6 : 5;
 constexpr int64_t kSlab = std::max(1, 96 / kRows); // blocks that meet a panel in one visit
 constexpr int64_t kTile = kRows * kPanel;
 
@@ -44,7 +47,6 @@ void visit(const Linear &linear, int64_t panel, const float *end, const Blocks &
                   int64_t first, int64_t last, const Tiles &x, const Delta *delta, float *turned,
                   float *tiles) {
   constexpr int64_t chain = kind == kInt8 ? kGroup : kDepth;
-  constexpr int64_t line = kind == kInt8 ? kWhole : kPanel; // floats of memory for an input
   const int64_t inputs = linear.shape.inputs, count = last - first;
   const float *weights = linear.panels + panel * linear.shape.panel_size();
   const Place at = place(linear.shape, panel);
@@ -55,17 +57,18 @@ void visit(const Linear &linear, int64_t panel, const float *end, const Blocks &
     const float *from = weights + panel_size(kind, k);
     for (int64_t b = 0; b < count; b++) {
       const int rows = blocks.size(first + b);
-      Ahead ahead{from + kAhead, nullptr, line};
-      if (count > 1) // each block fetches its share of the next stretch
-        ahead = {from + panel_size(kind, chain) + depth * b / count * line, nullptr,
-                 (line + count - 1) / count};
-      if (blocks.rows < kBusy || ahead.from + depth * ahead.step > end) ahead = {from, nullptr, 0};
       const float *factors = x.block(blocks, first + b) + k * rows;
-      if (kind == kInt8)
-        whole_multiply_for(rows)(tiles + b * kTile, factors, from, depth, k == 0, ahead);
-      else
-        multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile, factors, 0, from, kPanel, depth,
-                                           k == 0, ahead);
+      if (kind == kInt8) {
+        whole_multiply_for(rows)(tiles + b * kTile, factors, from, depth, k == 0);
+        continue;
+      }
+      Ahead ahead{from + kAhead, nullptr, kPanel};
+      if (count > 1) // each block fetches its share of the next stretch
+        ahead = {from + (kDepth + depth * b / count) * kPanel, nullptr,
+                 (kPanel + count - 1) / count};
+      if (blocks.rows < kBusy || ahead.from + depth * ahead.step > end) ahead = {from, nullptr, 0};
+      multiply_for<kPanel, kTiles>(rows)(tiles + b * kTile, factors, 0, from, kPanel, depth,
+                                         k == 0, ahead);
     }
   }
   if (!delta) return;

@@ -26,10 +26,6 @@ enum Factors {
   kLines, // x[r * stride + k]: keys in the cache
 };
 
-// Rows from which fetching ahead pays: with fewer, the processor's own prefetching keeps up and
-// hints only disturb it. Measured (Zen 4, one and two dies).
-constexpr int64_t kBusy = kLanes == 16 ? 6 : 5;
-
 // What to fetch into the caches meanwhile: a stretch of each, `step` floats further each input.
 struct Ahead {
   const float *from, *also;

@@ -4,6 +4,7 @@
 // inputs: its whole numbers are widened and multiplied, its sum is scaled and added to the tile.
 // With one row a chain alone would wait for its own last sum, and reading a quarter of the bytes
 // leaves no time for that; so few rows run several chains side by side and add them in their order.
+// Nothing is fetched ahead: it brought nothing at any number of rows (Zen 4).
 #pragma once
 
 #include "multiply.hpp"
@@ -22,7 +23,7 @@ constexpr int side_by_side(int rows) {
 // tile [R][16] (+)= x · w for C chains of `depth` inputs each, x and w at the first.
 template <int L, int NV, int R, int C>
 inline void whole_chains(float *tile, const float *x, const int8_t *w, const float *scales,
-                         int64_t depth, Ahead ahead) {
+                         int64_t depth) {
   Floats<L> sum[C][R][NV];
 #pragma GCC unroll 4
   for (int c = 0; c < C; c++)
@@ -31,7 +32,6 @@ inline void whole_chains(float *tile, const float *x, const int8_t *w, const flo
 #pragma GCC unroll 4
       for (int v = 0; v < NV; v++) sum[c][r][v] = Floats<L>{};
   for (int64_t k = 0; k < depth; k++) {
-    if (R >= kBusy) __builtin_prefetch(ahead.from + k * ahead.step, 0, 2);
 #pragma GCC unroll 4
     for (int c = 0; c < C; c++) {
       Floats<L> weights[NV];
@@ -58,20 +58,19 @@ inline void whole_chains(float *tile, const float *x, const int8_t *w, const flo
 
 // tile [R][16] (+)= x · w for a group of at most kGroup inputs: 16 scales, then [depth][16] bytes.
 template <int R>
-void whole_multiply(float *tile, const float *x, const float *group, int64_t depth, bool fresh,
-                    Ahead ahead) {
+void whole_multiply(float *tile, const float *x, const float *group, int64_t depth, bool fresh) {
   constexpr int L = kPanel / kVectors, C = side_by_side(R);
   const int8_t *w = reinterpret_cast<const int8_t *>(group + kPanel);
   if (fresh) std::fill_n(tile, R * kPanel, 0.0f);
   int64_t k = 0;
-  for (; k + C * kChain <= depth; k += C * kChain, ahead.from += C * kChain * ahead.step)
-    whole_chains<L, kVectors, R, C>(tile, x + k * R, w + k * kPanel, group, kChain, ahead);
-  for (; k < depth; k += kChain, ahead.from += kChain * ahead.step)
+  for (; k + C * kChain <= depth; k += C * kChain)
+    whole_chains<L, kVectors, R, C>(tile, x + k * R, w + k * kPanel, group, kChain);
+  for (; k < depth; k += kChain)
     whole_chains<L, kVectors, R, 1>(tile, x + k * R, w + k * kPanel, group,
-                              std::min<int64_t>(kChain, depth - k), ahead);
+                                    std::min<int64_t>(kChain, depth - k));
 }
 
-using WholeMultiply = void (*)(float *, const float *, const float *, int64_t, bool, Ahead);
+using WholeMultiply = void (*)(float *, const float *, const float *, int64_t, bool);
 
 template <int... R>
 inline WholeMultiply whole_multiply_for(int rows, std::integer_sequence<int, R...>) {

@@ -1,0 +1,113 @@
+"""How far the answers of the int8 verifier are those of the plain one.
+
+    python -m benchmarks.agreement --prompts 12
+
+Two counts for each held-out prompt. The plain verifier's answer is given to both, token by token,
+and it is counted how often the int8 one would have said the same next; and both answer on their
+own, where one other token changes all that follow. Neither says which answer is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.conditions import Report, parser
+from breakeven.core import Phase
+from breakeven.cost.ledger import Ledger
+from breakeven.data.artifact import Row, load_artifact
+from breakeven.decode.generate import generate
+from breakeven.decode.request import Request
+from breakeven.measure.prompts import choose
+from breakeven.verifier.interface import Verifier
+from breakeven.verifier.load import Loaded, load_verifier
+from breakeven.verifier.rows import chain
+
+DEFINITIONS = {
+    "tokens": "of the plain verifier's greedy answers",
+    "same choice": "of them, those that int8 chooses too behind the same text",
+    "before the first other": "tokens that both say when each goes on from its own",
+    "equal answers": "prompts whose two answers are the same to the last token",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Counts of one prompt."""
+
+    id: str
+    tokens: int
+    same: int
+    prefix: int
+    equal: bool
+
+
+def answer(loaded: Loaded, prompt: Row, tokens: int) -> list[int]:
+    """A greedy answer of at most so many tokens."""
+    request = Request(prompt.id, tuple(prompt.prompt_ids), tokens, loaded.eos)
+    [done] = generate(loaded.verifier, [request])
+    return list(done.tokens)
+
+
+def choices(verifier: Verifier, prompt: Sequence[int], said: Sequence[int]) -> list[int]:
+    """What the verifier would say in place of each token of ``said``, behind those before it."""
+    ids = torch.tensor([[*prompt, *said[:-1]]])
+    cache = verifier.new_cache(1, ids.shape[1])
+    rows = chain(ids, cache.lengths)
+    out = verifier.run(Phase.PREFILL, rows, cache, Ledger(), logits="choices")
+    assert out.choices is not None
+    chosen: list[int] = out.choices[0, len(prompt) - 1 :].tolist()
+    return chosen
+
+
+def compare(plain: Loaded, rounded: Loaded, prompt: Row, tokens: int) -> Agreement:
+    """Both counts on one prompt."""
+    said, other = answer(plain, prompt, tokens), answer(rounded, prompt, tokens)
+    chosen = choices(rounded.verifier, prompt.prompt_ids, said)
+    prefix = next((i for i, (a, b) in enumerate(zip(said, other, strict=False)) if a != b), None)
+    return Agreement(
+        prompt.id,
+        len(said),
+        sum(a == b for a, b in zip(said, chosen, strict=True)),
+        min(len(said), len(other)) if prefix is None else prefix,
+        said == other,
+    )
+
+
+def table(found: Sequence[Agreement]) -> Table:
+    """The counts of all prompts together."""
+    shown = Table("what", "count", "of", title=f"{len(found)} prompts")
+    tokens = sum(a.tokens for a in found)
+    shown.add_row("same choice", str(sum(a.same for a in found)), str(tokens))
+    shown.add_row("before the first other", str(sum(a.prefix for a in found)), str(tokens))
+    shown.add_row("equal answers", str(sum(a.equal for a in found)), str(len(found)))
+    return shown
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    made = parser(__doc__ or "", tokens=96)
+    made.add_argument("--prompts", type=int, default=12)
+    return made.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare, print the table, write the JSON."""
+    options = parse(arguments)
+    report = Report(options)
+    plain = load_verifier(options.model, threads=options.threads)
+    rounded = load_verifier(options.model, threads=options.threads, weights="int8")
+    rows = load_artifact(options.artifact, plain.identity).rows("test")
+    prompts = choose(rows, options.prompts, options.seed)
+    found = [compare(plain, rounded, prompt, options.tokens) for prompt in prompts]
+    Console().print(table(found))
+    report.write(DEFINITIONS, [], prompts=[asdict(a) for a in found])
+
+
+if __name__ == "__main__":
+    main()
