@@ -11,10 +11,13 @@ from breakeven.cost.ledger import Ledger
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
 from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.fastmtp import FastMTP
 from breakeven.drafters.hybrid import Hybrid
+from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.quantized import Quantized, QuantizedPeftBD
 from breakeven.drafters.registry import create
+from breakeven.drafters.vocabulary import DraftVocabulary
 from breakeven.errors import DrafterError
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.interface import Part
@@ -143,3 +146,26 @@ def test_parts_of_the_twin_are_its_own() -> None:
     rows = chain(torch.tensor([[3, 1, 4]]), cache.lengths)
     part = twin.body(rows, cache, part=Part((0, 2))).hidden
     assert not torch.equal(part, verifier.body(rows, cache, part=Part((0, 2))).hidden)
+
+
+def test_fastmtp_is_rounded_unless_it_is_to_be_exact(tmp_path: Path) -> None:
+    loaded = tiny_loaded()
+    verifier = loaded.verifier
+    assert isinstance(verifier, LeanVerifier)
+    vocabulary = DraftVocabulary(torch.arange(0, 264, 2), 264)
+    made = MTPLayer.of(verifier)
+    FastMTP(made.freeze(), vocabulary, verifier, loaded.identity).save(tmp_path)
+    whole = made.join.weight
+    exact, rounded = (
+        FastMTP.load(tmp_path, verifier, loaded.identity, w) for w in ("exact", "int8")
+    )
+    assert torch.equal(exact.layer.join.weight, whole)
+    step = whole.abs().max() / 254 * 1.001
+    assert 0 < (rounded.layer.join.weight - whole).abs().max() <= step
+    rows = own_rows(verifier, 3)
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    for drafter in (exact, rounded):
+        answers = generate(verifier, requests, drafter=drafter, k=3)
+        assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+    with pytest.raises(DrafterError, match="weights 'int4'"):
+        create("fastmtp", loaded, tmp_path, weights="int4")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
@@ -26,12 +27,14 @@ from breakeven.drafters.card import Card
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.drafters.vocabulary import DraftVocabulary
-from breakeven.errors import DrafterError
+from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
+from breakeven.verifier.int8 import Int8
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.linear import FrozenLinear
+from breakeven.verifier.native.body import obstacle
 from breakeven.verifier.rows import chain
 
 WEIGHTS_FILE = "model.safetensors"
@@ -53,9 +56,12 @@ class FastMTP(Drafter):
         vocabulary: DraftVocabulary | None,
         verifier: LeanVerifier,
         identity: Identity | None = None,
+        *,
+        int8: bool = False,
     ) -> None:
+        """``int8`` rounds the weights of a pruned head where the CPU kernels run."""
         self.layer, self.vocabulary, self.verifier = layer, vocabulary, identity
-        self._head = pruned_head(verifier, vocabulary)
+        self._head = pruned_head(verifier, vocabulary, int8=int8)
         self._shape, self._dtype, self._device = verifier.shape, verifier.dtype, verifier.device
         self._pending: list[tuple[list[int], Tensor]] = []  # per slot: tokens, states before them
 
@@ -174,7 +180,7 @@ class FastMTP(Drafter):
         lean = require_lean(verifier, cls.name)
         size = min(USUAL_VOCABULARY, lean.shape.vocab_size)
         vocabulary = DraftVocabulary(torch.arange(size).to(lean.device), lean.shape.vocab_size)
-        return cls(MTPLayer.of(lean).freeze(), vocabulary, lean)
+        return cls(MTPLayer.of(lean).freeze(int8=True), vocabulary, lean, int8=True)
 
     def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
         """Write ``model.safetensors`` (the layer as ``dtype``, the kept ids) and the card."""
@@ -188,8 +194,20 @@ class FastMTP(Drafter):
         Card(self.name, self.verifier, {"vocabulary": size}).write(folder)
 
     @classmethod
-    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> FastMTP:
-        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+    def load(
+        cls,
+        folder: Path,
+        verifier: Verifier,
+        identity: Identity | None = None,
+        weights: Literal["int8", "exact"] = "int8",
+    ) -> FastMTP:
+        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``.
+
+        On the CPU kernels the drafter's weights are rounded to int8 unless they are to be
+        ``exact``: only drafts depend on them, and few of those.
+        """
+        if weights not in ("int8", "exact"):
+            raise DrafterError(f"weights '{weights}': {nearest(str(weights), ('int8', 'exact'))}")
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
         pruned = card.setting(folder, "vocabulary") is not None
@@ -202,16 +220,22 @@ class FastMTP(Drafter):
         with torch.no_grad():
             for key, value in layer.state_dict().items():
                 value.copy_(_take(folder, tensors, key, tuple(value.shape)))
-        return cls(layer.freeze(), vocabulary, lean, card.verifier)
+        int8 = weights == "int8"
+        return cls(layer.freeze(int8=int8), vocabulary, lean, card.verifier, int8=int8)
 
 
 def pruned_head(
-    verifier: LeanVerifier, vocabulary: DraftVocabulary | None
+    verifier: LeanVerifier, vocabulary: DraftVocabulary | None, *, int8: bool = False
 ) -> Callable[[Tensor], Tensor]:
-    """``[..., H]`` states to logits over a draft vocabulary, with the verifier's own weights."""
+    """``[..., H]`` states to logits over a draft vocabulary, with the verifier's own weights.
+
+    A full vocabulary has the verifier's own head, which is never rounded here.
+    """
     if vocabulary is None:
         return verifier.head
-    head = FrozenLinear(verifier.head_weight[vocabulary.ids])
+    weight = verifier.head_weight[vocabulary.ids]
+    rounded = int8 and obstacle(verifier.architecture, weight.dtype, weight.device) is None
+    head = FrozenLinear(Int8.nearest(weight) if rounded else weight)
     head.pack()
     return head.forward
 

@@ -21,8 +21,10 @@ from breakeven.verifier.architecture import Architecture
 from breakeven.verifier.block import Block, BlockPass, grouped_mask, rms_norm
 from breakeven.verifier.cache import Past
 from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.int8 import Int8
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS
+from breakeven.verifier.native import library
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle
 from breakeven.verifier.native.library import Projections
 from breakeven.verifier.rotary import Rotary
@@ -72,14 +74,19 @@ class MTPLayer(nn.Module):
         shared = BlockPass(cos, sin, past, span, mask, adapter=None, gated=None)
         return rms_norm(self.block(x, shared), self.norm, self.architecture.norm_eps)
 
-    def freeze(self) -> MTPLayer:
-        """The same layer for decoding only: constant weights, laid out for narrow passes."""
+    def freeze(self, *, int8: bool = False) -> MTPLayer:
+        """The same layer for decoding only: constant weights, laid out for narrow passes.
+
+        ``int8`` rounds them where the CPU kernels run: fewer bytes to read, nearly the same drafts.
+        """
         self.requires_grad_(False)
         one = replace(self.architecture, layers=1)
         native = obstacle(one, self.norm.dtype, self.norm.device) is None
-        self.join = _frozen(self.join, None, native)  # type: ignore[assignment]
+        kind = library.INT8 if int8 and native else library.FP32
+        self.join = _frozen(self.join, None, native, kind)  # type: ignore[assignment]
         for group, linear in self.block.linears.items():
-            self.block.linears[group] = _frozen(linear, group_shape(one, group), native)
+            shape = group_shape(one, group, kind)
+            self.block.linears[group] = _frozen(linear, shape, native, kind)
         if native:  # the body of a decoder of one layer
             self._native = NativeBody(one, [self.block], self.norm)
         return self
@@ -101,11 +108,12 @@ def _linears(a: Architecture) -> dict[str, nn.Linear]:
     return linears
 
 
-def _frozen(linear: nn.Module, shape: Projections | None, native: bool) -> FrozenLinear:
+def _frozen(linear: nn.Module, shape: Projections | None, native: bool, kind: int) -> FrozenLinear:
     if isinstance(linear, FrozenLinear):
         return linear
     assert isinstance(linear, nn.Linear)
     bias = None if linear.bias is None else linear.bias.detach()
-    frozen = FrozenLinear(linear.weight.detach(), bias)
+    weight = linear.weight.detach()
+    frozen = FrozenLinear(Int8.nearest(weight) if kind == library.INT8 else weight, bias)
     frozen.pack(shape, native=native)
     return frozen

@@ -117,12 +117,15 @@ def labelled(configurations: Iterable[Configuration]) -> list[Configuration]:
 
     >>> [c.name for c in cross(["fastmtp=runs/a", "fastmtp=runs/b"], [4])]
     ['fastmtp[a]-k4', 'fastmtp[b]-k4']
+    >>> [c.name for c in cross(["hybrid", "hybrid=runs/a"], [4])]
+    ['hybrid-k4', 'hybrid[a]-k4']
     """
     configurations = list(configurations)
     named = []
     for c in configurations:
-        folders = {o.path for o in configurations if o.drafter == c.drafter and o.path}
-        label = _ends(folders)[c.path] if c.path and len(folders) > 1 else None
+        sources = {o.path for o in configurations if o.drafter == c.drafter}
+        folders = {path for path in sources if path}
+        label = _ends(folders)[c.path] if c.path and len(sources) > 1 else None
         named.append(replace(c, label=label))
     return named
 
