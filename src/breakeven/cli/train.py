@@ -47,8 +47,7 @@ def train(
     acceptance (from teacher-forced predictions) and, from time to time, the real one (from
     decoding validation prompts with the drafter); the weights with the best real acceptance are
     kept. After Ctrl-C or a crash the same command goes on from the last checkpoint. Started by
-    `accelerate launch` or `torchrun`, several processes share the rows of each step. `--rehearse`
-    tells beforehand how long it takes.
+    `accelerate launch` or `torchrun`, several processes share the rows of each step.
 
     Example:
 
@@ -58,33 +57,47 @@ def train(
         breakeven bench --drafter peft-bd-gated=runs/bd --drafter fastmtp=runs/mtp
     """
     from breakeven.data.artifact import load_artifact
-    from breakeven.train.doubts import small_data, warn
     from breakeven.train.methods import load_train_recipe
-    from breakeven.train.processes import Processes, check_share
-    from breakeven.train.run import check_room, make_room, train_drafter
-    from breakeven.verifier.load import load_verifier
 
     settings = load_train_recipe(recipe, overrides or ())
     data = load_artifact(artifact)
     _check(settings, data)
-    if dry_run and not rehearse:
-        _show_plan(_plan(settings, data, out), as_json)
-        return
     if rehearse:
         _rehearse(settings, artifact, threads, device, as_json)
-        return
+    elif dry_run:
+        _show_plan(_plan(settings, data, out), as_json)
+    else:
+        _train(settings, artifact, out, threads, device, force, as_json)
+
+
+def _train(
+    recipe: TrainRecipe,
+    artifact: Path,
+    out: Path,
+    threads: int | None,
+    device: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Train, alone or as one of several processes, of which the main one speaks."""
+    from breakeven.data.artifact import load_artifact
+    from breakeven.train.doubts import small_data, warn
+    from breakeven.train.processes import Processes, check_share
+    from breakeven.train.run import check_room, make_room, train_drafter
+    from breakeven.verifier.load import load_verifier
+
     check_room(out, force=force)
     processes = Processes(device)
-    check_share(settings.train.rows_per_step, processes)
+    check_share(recipe.train.rows_per_step, processes)
     place = str(processes.device) if processes.count > 1 else device
-    loaded = load_verifier(settings.verifier, threads=threads, device=place)
+    loaded = load_verifier(recipe.verifier, threads=threads, device=place)
     data = load_artifact(artifact, loaded.identity)
     if processes.main:
-        warn(small_data(settings, data))
+        warn(small_data(recipe, data))
     with processes.main_first() as main:
         if main:
             make_room(out, force=force)
-    report = train_drafter(settings, loaded, data, out, processes=processes)
+    report = train_drafter(recipe, loaded, data, out, processes=processes)
     if as_json and processes.main:
         print(json.dumps(report.provenance, indent=2))
     elif processes.main:
