@@ -215,3 +215,22 @@ def test_acceptance_is_counted_against_the_artifacts_own_answers(
     assert whole.equal == 4
     other = [replace(row, continuation_ids=(0,) * 16) for row in rows]
     assert module.decode(loaded, drafter, configuration, other, plan).equal == 0
+
+
+def test_agreement_counts_the_choices_of_two_verifiers() -> None:
+    module = script("agreement")
+    loaded = tiny_loaded()
+    config = tiny_config(vocab=264)
+    rounded = replace(loaded, verifier=LeanVerifier.from_config(config, int8=True))
+    [row] = own_rows(loaded.verifier, 1)  # type: ignore[arg-type]
+    same = module.compare(loaded, loaded, row, 16)
+    assert (same.same, same.prefix, same.equal) == (same.tokens, same.tokens, True)
+    found = module.compare(loaded, rounded, row, 16)
+    assert found.prefix <= found.same <= found.tokens == same.tokens
+    stranger = replace(loaded, verifier=LeanVerifier.from_config(config, seed=1))
+    other = module.compare(loaded, stranger, row, 16)
+    assert other.same < other.tokens
+    assert not other.equal
+    console = Console(width=100, record=True)
+    console.print(module.table([same, other]))
+    assert f"{same.same + other.same}" in console.export_text()
