@@ -138,3 +138,11 @@ def kind_of(tree: dict[str, object]) -> type[Section]:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_shipped_recipe_loads(path: Path) -> None:
     load_recipe(kind_of(yaml.safe_load(path.read_text("utf-8"))), path)
+
+
+def test_a_problem_in_a_union_is_named_by_its_place_alone() -> None:
+    for setting, place in (("k=0", "'k.0'"), ("k=[2, 300]", "'k.1'")):
+        with pytest.raises(RecipeError) as caught:
+            load_recipe(BenchRecipe, overrides=[setting])
+        assert place in str(caught.value)
+        assert "constrained" not in str(caught.value)

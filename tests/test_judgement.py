@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -183,3 +184,57 @@ def test_a_broken_audit_is_a_note(tmp_path: Path) -> None:
     found = judge_files([folder])
     assert found.outputs == {"x-k4": "not audited"}
     assert any("audit.json" in note for note in found.notes)
+
+
+WRONG = (None, "x", -1, 0, 1e400, float("nan"), 10**30, [{}], {})
+
+
+@pytest.mark.parametrize("verb", ["verdict", "report"])
+@pytest.mark.parametrize("name", ["requests.jsonl", "configuration.json", "audit.json"])
+def test_no_value_of_any_field_ends_in_a_traceback(
+    name: str, verb: str, capsys: Shown, tmp_path: Path
+) -> None:
+    """Every field of every entry replaced by everything it should not be, and left out."""
+    folder = write(tmp_path / "run", lambda i: 1.3, prompts=3)
+    text = (folder / name).read_text()
+    many = name.endswith(".jsonl")
+    lines = text.splitlines() if many else [text]
+    whole = [json.loads(line) for line in lines]
+    first = whole[0][0] if isinstance(whole[0], list) else whole[0]
+    for field, value in itertools.product(first, (*WRONG, ...)):
+        changed = [
+            [_with(e, field, value) for e in entry]
+            if isinstance(entry, list)
+            else _with(entry, field, value)
+            for entry in whole
+        ]
+        (folder / name).write_text("".join(json.dumps(entry) + "\n" for entry in changed))
+        code = run([verb, str(folder), *(["--force"] if verb == "report" else [])])
+        shown = capsys.readouterr()
+        assert code in (0, 1, 2, 3), (field, value)
+        assert "yields nan" not in shown.out, (field, value)
+        if code == 2:
+            assert shown.err.startswith("error: "), (field, value)
+            assert shown.err.count("\n") == 1, (field, value)
+
+
+def _with(entry: dict[str, Any], field: str, value: Any) -> dict[str, Any]:
+    """The entry with a field changed, or without it."""
+    rest = {name: old for name, old in entry.items() if name != field}
+    return rest if value is ... else {**rest, field: value}
+
+
+def test_a_line_given_twice_counts_once(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", lambda i: 1.3)
+    file = folder / "requests.jsonl"
+    once, _ = whole_records(file)
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, lines[5]]) + "\n")
+    again, [note] = whole_records(file)
+    assert again == once
+    assert f"line {len(lines) + 1} repeats an earlier one" in note
+
+
+def test_a_field_that_a_later_version_adds_is_ignored(tmp_path: Path) -> None:
+    line = record("ar", 0, "p1", 1.0).to_line()
+    assert Record.from_line(line[:-1] + ', "later": 1}') == Record.from_line(line)

@@ -49,7 +49,7 @@ def load_recipe(kind: type[R], path: Path | str | None = None, overrides: Sequen
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        raise RecipeError(f"{source}: {_explain(kind, error)}") from None
+        raise RecipeError(f"{source}: {_explain(kind, tree, error)}") from None
 
 
 def write_recipe(recipe: Section, path: Path) -> None:
@@ -105,13 +105,32 @@ def _scalar(text: str) -> Any:
     return value
 
 
-def _explain(kind: type[BaseModel], error: ValidationError) -> str:
+def _explain(kind: type[BaseModel], tree: dict[str, Any], error: ValidationError) -> str:
     """The first problem in one line; an unknown key comes before one that is missing."""
     problem = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
-    where = [str(part) for part in problem["loc"]]
+    where = _place(tree, problem["loc"])
+    if problem["type"] == "missing":
+        where = [*where, str(problem["loc"][-1])]
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{'.'.join(where)}'; {nearest(where[-1], _fields(kind, where[:-1]))}"
     return f"'{'.'.join(where)}' = {problem['input']!r}: {problem['msg']}"
+
+
+def _place(tree: Any, found: Sequence[str | int]) -> list[str]:
+    """The keys and list indexes of a problem, without pydantic's words for a union's members.
+
+    >>> _place({"k": [0]}, ("k", 0, "constrained-int"))
+    ['k', '0']
+    """
+    where = []
+    for part in found:
+        below = tree.get(part) if isinstance(tree, dict) else None
+        if isinstance(part, int) and isinstance(tree, list | tuple) and part < len(tree):
+            below = tree[part]
+        if isinstance(part, int) or (isinstance(tree, dict) and part in tree):
+            where.append(str(part))
+            tree = below
+    return where
 
 
 def _fields(kind: type[BaseModel], where: Sequence[str]) -> list[str]:

@@ -90,14 +90,14 @@ def _train(
     processes = Processes(device)
     check_share(recipe.train.rows_per_step, processes)
     place = str(processes.device) if processes.count > 1 else device
-    loaded = load_verifier(recipe.verifier, threads=threads, device=place)
-    data = load_artifact(artifact, loaded.identity)
-    if processes.main:
+    with processes.one_voice():
+        loaded = load_verifier(recipe.verifier, threads=threads, device=place)
+        data = load_artifact(artifact, loaded.identity)
         warn(small_data(recipe, data))
-    with processes.main_first() as main:
-        if main:
-            make_room(out, force=force)
-    report = train_drafter(recipe, loaded, data, out, processes=processes)
+        with processes.main_first() as main:
+            if main:
+                make_room(out, force=force)
+        report = train_drafter(recipe, loaded, data, out, processes=processes)
     if as_json and processes.main:
         print(json.dumps(report.provenance, indent=2))
     elif processes.main:

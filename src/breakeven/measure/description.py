@@ -165,5 +165,5 @@ def at(tree: Mapping[str, Any], field: str) -> Any:
 def brief(value: Any) -> str:
     """A value as an error shows it."""
     if isinstance(value, list):
-        return ", ".join(str(v["name"]) if isinstance(v, dict) else str(v) for v in value)
+        return ", ".join(str(v.get("name", v)) if isinstance(v, dict) else str(v) for v in value)
     return str(value)

@@ -21,7 +21,7 @@ from breakeven.measure.control import Control
 from breakeven.measure.description import FILE, RECORDS, at, brief, read_description
 from breakeven.measure.divergence import Divergence, Kind
 from breakeven.measure.performance import Performance, joint_ratios, performance_table
-from breakeven.measure.records import Record
+from breakeven.measure.records import Key, Record
 from breakeven.measure.verdict import Verdict, decide
 from breakeven.measure.wording import Scene
 
@@ -30,6 +30,11 @@ SAME = (
     "max_new_tokens", "mode", "dtype", "machine.cpu", "machine.gpu", "machine.threads",
 )  # fmt: skip
 """Fields in which runs judged together must agree, as far as both state them."""
+
+MOST_NOTES = 3
+
+NEEDED = {"verifier.name": str, "machine": dict, "prompts": int}
+"""Fields of ``configuration.json`` without which a run cannot be named."""
 
 EXIT_CODES = {
     Answer.PAYS: 0, Answer.DOES_NOT_PAY: 1, Answer.NOT_USABLE: 1, Answer.UNDECIDED: 3,
@@ -60,13 +65,13 @@ class Recorded:
             differing=int(row["differing"]),
             tokens=int(row["tokens"]),
             divergences=tuple(
-                Divergence(d["id"], d["position"], d["expected"], d["got"], d["gap"],
-                           Kind(d["class"]))
+                Divergence(str(d["id"]), int(d["position"]), int(d["expected"]), int(d["got"]),
+                           None if d["gap"] is None else float(d["gap"]), Kind(d["class"]))
                 for d in row["divergences"]
             ),
             control=control and Control(
-                control["width"], control["requests"], control["tokens"], control["noise"],
-                control["limit"], (),
+                int(control["width"]), int(control["requests"]), int(control["tokens"]),
+                float(control["noise"]), float(control["limit"]), (),
             ),
         )  # fmt: skip
 
@@ -119,7 +124,7 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
         )
     performance = performance_table(records, [PLAIN, *configs])
     audits = {a.config: a for run in runs for a in run.audits}
-    doubts = [str(w) for run in runs for w in run.description.get("warnings", ())]
+    doubts = [str(w) for run in runs for w in listed(run.description.get("warnings"))]
     notes = tuple(note for run in runs for note in run.notes)
     verdict = decide(
         performance,
@@ -150,9 +155,11 @@ def read(path: Path) -> Found:
     if not (folder / RECORDS).is_file():
         raise DataError(f"{folder}: no {RECORDS}; give the folder `breakeven bench` wrote")
     description = read_description(folder)
-    for name in ("verifier", "machine", "prompts"):
-        if name not in description:
-            raise DataError(f"{folder / FILE}: field '{name}' is missing; nothing can be compared")
+    for name, kind in NEEDED.items():
+        found = at(description, name)
+        if not isinstance(found, kind):
+            fault = "is missing" if found is None else f"= {brief(found)}: not what a run writes"
+            raise DataError(f"{folder / FILE}: field '{name}' {fault}; nothing can be compared")
     records, note = whole_records(folder / RECORDS)
     audits, doubt = _audits(folder / "audit.json")
     return Found(folder, description, records, audits, note + doubt)
@@ -161,15 +168,25 @@ def read(path: Path) -> Found:
 def whole_records(path: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
     """The lines before the first that is no record, and a note if there is one."""
     lines = path.read_bytes().splitlines()
-    records: list[Record] = []
+    records: dict[Key, Record] = {}
+    notes = []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(Record.from_line(line.decode()))
+            record = Record.from_line(line.decode())
         except ValueError:
             what = "cut off" if number == len(lines) else "broken"
-            note = f"{path} is {what} at line {number}; the {number - 1} records before it count"
-            return tuple(records), (note,)
-    return tuple(records), ()
+            notes += [
+                f"{path} is {what} at line {number}; the {number - 1} records before it count"
+            ]
+            break
+        if records.setdefault(record.key, record) is not record:
+            notes += [f"{path}: line {number} repeats an earlier one ({record.id}) and is left out"]
+    return tuple(records.values()), tuple(notes[:MOST_NOTES])
+
+
+def listed(value: object) -> list[object]:
+    """A list as it is, anything else as none."""
+    return value if isinstance(value, list) else []
 
 
 def check_same(runs: Sequence[Found]) -> None:
@@ -214,5 +231,5 @@ def _audits(path: Path) -> tuple[tuple[Recorded, ...], tuple[str, ...]]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         return tuple(Recorded.of(entry) for entry in entries), ()
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         return (), (f"{path}: not readable ({type(error).__name__}: {error})",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from breakeven.config import Section, Seed
 from breakeven.measure.configuration import (
@@ -41,7 +41,10 @@ def _numbers(lengths: Any) -> Any:
     return parse_lengths(lengths) if isinstance(lengths, str) else lengths
 
 
-Length = PositiveInt | Literal["confidence", "adaptive"]
+MOST_DRAFTS = 256
+"""Every verify width up to the longest draft's is warmed up: longer ones only cost time."""
+
+Length = Annotated[int, Field(gt=0, le=MOST_DRAFTS)] | Literal["confidence", "adaptive"]
 Lengths = Annotated[tuple[Length, ...], BeforeValidator(_numbers)]
 
 

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Self
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
@@ -22,6 +24,8 @@ from breakeven.errors import DataError
 from breakeven.measure.prompts import Prompt
 
 Key = tuple[str, int, str]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Seconds = Annotated[float, Field(allow_inf_nan=False)]  # differences of clocks may be just below 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +37,24 @@ class Record:
     """
 
     config: str
-    repeat: int
+    repeat: Count
     id: str
     category: str
-    prompt_tokens: int
-    tokens: int
+    prompt_tokens: Count
+    tokens: Count
     finish: str
-    prefill_s: float
-    decode_s: float
-    draft_s: float
-    verify_s: float
-    other_s: float
-    rounds: int
-    drafted: int
-    accepted: int
-    committed: int
-    accepted_histogram: tuple[int, ...]
-    drafted_histogram: tuple[int, ...]
-    token_ids: tuple[int, ...] | None = None
+    prefill_s: Annotated[Seconds, Field(ge=0)]
+    decode_s: Annotated[Seconds, Field(gt=0)]
+    draft_s: Seconds
+    verify_s: Annotated[Seconds, Field(ge=0)]
+    other_s: Seconds
+    rounds: Count
+    drafted: Count
+    accepted: Count
+    committed: Count
+    accepted_histogram: tuple[Count, ...]
+    drafted_histogram: tuple[Count, ...]
+    token_ids: tuple[Count, ...] | None = None
 
     @property
     def key(self) -> Key:
@@ -94,14 +98,16 @@ class Record:
 
     @classmethod
     def from_line(cls, line: str) -> Record:
-        """Parse one line; ``ValueError`` if it is torn or not a record."""
+        """Parse one line; ``ValueError`` if it is torn or not a record. Unknown fields are left."""
         try:
-            row: dict[str, Any] = json.loads(line)
-            for name in ("accepted_histogram", "drafted_histogram", "token_ids"):
-                row[name] = tuple(row[name]) if row.get(name) is not None else None
-            return cls(**row)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(str(error)) from None
+            record = LINE.validate_json(line, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(map(str, problem["loc"]))
+            raise ValueError(": ".join(filter(None, (field, problem["msg"])))) from None
+        if record.tokens > 1 and not record.rounds:
+            raise ValueError(f"rounds: 0 for {record.tokens} tokens")
+        return record
 
     def to_line(self) -> str:
         """The record as one line of JSON; ``token_ids`` only where they are kept."""
@@ -109,6 +115,9 @@ class Record:
         if self.token_ids is None:
             del row["token_ids"]
         return json.dumps(row, separators=(",", ":"))
+
+
+LINE = TypeAdapter(Record)
 
 
 def histogram(values: Iterable[int]) -> tuple[int, ...]:

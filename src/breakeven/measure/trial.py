@@ -74,7 +74,8 @@ def warm_up(decoding: Decoding, candidates: Sequence[Method], prompt: Prompt) ->
 
     Returns each method's ledger of a second, warm, short run: what an estimate needs.
     """
-    widths(decoding.verifier, range(1, max(m.k for m in candidates) + 2))
+    widest = min(max(m.k for m in candidates) + 1, decoding.max_new_tokens)  # drafts end there
+    widths(decoding.verifier, range(1, widest + 1))
     tokens = min(WARM_TOKENS, decoding.max_new_tokens)
     for method in candidates:
         decoding.run(method, prompt, max_new_tokens=tokens)

@@ -33,8 +33,9 @@ class Scene:
     def of(cls, description: Mapping[str, Any]) -> Scene:
         """From the content of ``configuration.json``."""
         facts = description["machine"]
-        threads = f"{facts['threads']} thread{'s' if facts['threads'] != 1 else ''}"
-        machine = str(facts["gpu"]) if facts["gpu"] else f"{facts['cpu']}, {threads}"
+        count = facts.get("threads", "unknown")
+        threads = f"{count} thread{'s' if count != 1 else ''}"
+        machine = str(facts.get("gpu") or f"{facts.get('cpu', 'unknown CPU')}, {threads}")
         return cls(description["verifier"]["name"], machine, description["prompts"])
 
 

@@ -20,12 +20,15 @@ PLAIN = "ar"
 def _number(value: Any) -> float | None:
     if value is None or value == "":
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from None  # pydantic knows no other kind
     return number if math.isfinite(number) else None
 
 
 Number = Annotated[float | None, BeforeValidator(_number)]
-Count = Annotated[int, BeforeValidator(lambda value: int(float(value or 0)))]
+Count = Annotated[int, BeforeValidator(lambda value: int(_number(value) or 0))]
 
 
 class Row(BaseModel):

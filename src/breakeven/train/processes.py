@@ -8,9 +8,10 @@ spread, gradients are those of the mean over all labels of the step.
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any, TypeVar
 
 import torch
@@ -40,6 +41,12 @@ class Processes:
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         self._state = PartialState(cpu=torch.device(device).type == "cpu")
+        if self.count == 1 and _meant_for_several(os.environ):
+            raise TrainingError(
+                "accelerate launch starts one process on CPUs whatever --num_processes says "
+                "(unless by MPI); start several with: torchrun --nproc-per-node N -m breakeven "
+                "train ..."
+            )
 
     @property
     def count(self) -> int:
@@ -81,6 +88,24 @@ class Processes:
     def wait(self) -> None:
         """Until all are here."""
         self._state.wait_for_everyone()
+
+    @contextmanager
+    def one_voice(self) -> Iterator[None]:
+        """Only the main process writes on standard error while this lasts."""
+        with nullcontext() if self.main else redirect_stderr(io.StringIO()):
+            yield
+
+
+def _meant_for_several(environment: Mapping[str, str]) -> bool:
+    """Whether ``accelerate launch`` was asked for several processes on CPUs.
+
+    >>> _meant_for_several({"ACCELERATE_USE_CPU": "True", "MASTER_ADDR": "127.0.0.1"})
+    True
+    >>> _meant_for_several({"ACCELERATE_USE_CPU": "True"})
+    False
+    """
+    on_cpu = environment.get("ACCELERATE_USE_CPU", "false").lower() == "true"
+    return on_cpu and "MASTER_ADDR" in environment
 
 
 class Replicas:

@@ -63,7 +63,7 @@ def load_verifier(
     if backend not in BACKENDS:
         raise ModelError(f"backend '{backend}': {nearest(backend, BACKENDS)}")
     name = full_name(name, weights)
-    _check_device(device)
+    device = _checked_device(device)
     _check_mode(mode, device)
     if threads:
         torch.set_num_threads(_allowed(threads))
@@ -96,8 +96,8 @@ def load_verifier(
     return Loaded(verifier, tokenizer, identify(name, folder, tokenizer), eos, folder)
 
 
-def _check_device(device: str) -> None:
-    """Raise :class:`ModelError` for a device that is unknown or not there."""
+def _checked_device(device: str) -> str:
+    """The device by its plain name; :class:`ModelError` if it is unknown or not there."""
     try:
         kind = torch.device(device).type
     except RuntimeError:
@@ -108,6 +108,7 @@ def _check_device(device: str) -> None:
         raise ModelError(f"device '{device}': this PyTorch sees no CUDA device; use device cpu")
     if kind == "cuda" and (torch.device(device).index or 0) >= torch.cuda.device_count():
         raise ModelError(f"device '{device}': there are {torch.cuda.device_count()} CUDA devices")
+    return device if kind == "cuda" else "cpu"  # launchers call it cpu:0, safetensors does not
 
 
 def _check_mode(mode: str | None, device: str) -> None:
