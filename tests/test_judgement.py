@@ -186,7 +186,7 @@ def test_a_broken_audit_is_a_note(tmp_path: Path) -> None:
     assert any("audit.json" in note for note in found.notes)
 
 
-WRONG = (None, "x", -1, 0, 1e400, float("nan"), 10**30, [{}], {})
+WRONG = (None, "x", -1, 1e400, float("nan"), [{}])
 
 
 @pytest.mark.parametrize("verb", ["verdict", "report"])

@@ -231,5 +231,5 @@ def _audits(path: Path) -> tuple[tuple[Recorded, ...], tuple[str, ...]]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         return tuple(Recorded.of(entry) for entry in entries), ()
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         return (), (f"{path}: not readable ({type(error).__name__}: {error})",)
