@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from breakeven.core import Choice, Finish, Phase, Round, Verified
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.budget import plan_cache
 from breakeven.decode.policy.base import Policy, Prospect
+from breakeven.decode.prefill import prefill
 from breakeven.decode.request import Completion, Request
 from breakeven.decode.resident import resident_round
 from breakeven.decode.round import padded_chain, speculative_round
@@ -104,22 +104,10 @@ class Batch:
         """Cache the prompts in slots ``start..``; returns hidden states and first tokens."""
         context, stop = self._context, start + len(prompts)
         window = self._cache.window(start, stop)
-        window.lengths.zero_()
-        entering = Context(self._verifier, prompts, window, context.ledger)
-        lengths = torch.tensor([len(p) for p in prompts])
-        out = self._verifier.run(
-            Phase.PREFILL,
-            padded_chain(entering, prompts),
-            window,
-            context.ledger,
-            logits=lengths - 1,
-        )
-        assert out.logits is not None
-        window.commit(lengths.tolist())
+        found = prefill(self._verifier, window, prompts, context.ledger)
         context.tokens.extend(prompts)
         context.cache = self._cache.window(0, stop)
-        first: list[int] = out.logits[:, 0].argmax(dim=-1).tolist()
-        return out.hidden, first
+        return found
 
     def step(self) -> None:
         """One round, or one plain step, of every running request."""
