@@ -93,6 +93,9 @@ def test_the_output_is_the_verifiers_own(name: str, kind: Kind, batch: int) -> N
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_weights_that_int8_holds_exactly_are_never_rejected(kind: Kind) -> None:
     verifier = verifier_of(kind).rounded()
+    with pytest.raises(DrafterError, match="int8 already"):
+        Quantized.of(verifier)
+    verifier.name = "whole numbers"
     rows = own_rows(verifier, 3)
     ledger = Ledger()
     requests = [Request(r.id, r.prompt_ids, 16) for r in rows]

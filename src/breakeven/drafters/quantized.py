@@ -21,8 +21,10 @@ from breakeven.drafters.base import Context
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.peft_bd import GatedPeftBD, require_lean
 from breakeven.drafters.stepwise import Stepwise
+from breakeven.errors import DrafterError
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
+from breakeven.verifier.int8 import SUFFIX
 from breakeven.verifier.interface import Output, Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
@@ -38,8 +40,8 @@ class Quantized(Stepwise):
 
     @classmethod
     def of(cls, verifier: Verifier) -> Self:
-        """Round the weights of ``verifier``; a :class:`DrafterError` if it is no lean decoder."""
-        return cls(require_lean(verifier, cls.name).rounded())
+        """Round the weights of ``verifier``; a :class:`DrafterError` where that brings nothing."""
+        return cls(_twin(verifier, cls.name))
 
     def step(self, context: Context, rows: Rows) -> Output:
         """One pass of the twin."""
@@ -71,7 +73,7 @@ class QuantizedPeftBD(GatedPeftBD):
     def untrained(cls, verifier: Verifier, k: int) -> Self:
         """As :meth:`GatedPeftBD.untrained`."""
         gated = GatedPeftBD.untrained(verifier, k)
-        return cls(gated.adapter, gated.plan, twin=require_lean(verifier, cls.name).rounded())
+        return cls(gated.adapter, gated.plan, twin=_twin(verifier, cls.name))
 
     @classmethod
     def load(
@@ -83,7 +85,7 @@ class QuantizedPeftBD(GatedPeftBD):
     ) -> Self:
         """The adapter of a ``peft-bd-gated`` folder."""
         gated = GatedPeftBD.load(folder, verifier, identity, **options)
-        twin = require_lean(verifier, cls.name).rounded()
+        twin = _twin(verifier, cls.name)
         return cls(
             gated.adapter,
             gated.plan,
@@ -92,3 +94,13 @@ class QuantizedPeftBD(GatedPeftBD):
             steps=gated.steps,
             refill=gated.refill,
         )
+
+
+def _twin(verifier: Verifier, drafter: str) -> LeanVerifier:
+    lean = require_lean(verifier, drafter)
+    if lean.name.endswith(SUFFIX):
+        raise DrafterError(
+            f"'{drafter}': the weights of '{lean.name}' are int8 already, so a rounded copy costs "
+            "as much as the verifier; draft with ngram, suffix or a trained drafter"
+        )
+    return lean.rounded()
