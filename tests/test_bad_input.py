@@ -205,6 +205,17 @@ def test_a_disk_that_fills_up_while_weights_are_written_is_one_line() -> None:
     assert str(explain(error)).startswith("error: the disk is full")
 
 
+@pytest.mark.parametrize("kind", [FileExistsError, NotADirectoryError])
+def test_a_file_in_the_place_of_a_folder_is_said(kind: type[OSError]) -> None:
+    found = explain(kind(17, "File exists", "runs/a"))
+    assert found == "error: runs/a: a file stands where a folder is wanted; give another"
+
+
+def test_a_place_without_permission_is_said() -> None:
+    found = explain(PermissionError(13, "Permission denied", "/sealed"))
+    assert found == "error: /sealed: no permission; give another place or change its mode"
+
+
 def test_audit_says_that_it_may_not_write_before_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,13 @@ OURS = "breakeven"
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer(OURS, "on_breakeven", ("plain", "lookup", "adaptive"), widths=True, batch=True),
+        Peer(
+            OURS,
+            "on_breakeven",
+            ("plain", "lookup", "adaptive", "hybrid"),
+            widths=True,
+            batch=True,
+        ),
         Peer(
             "transformers",
             "on_transformers",

@@ -28,6 +28,8 @@ class Breakeven(Engine):
         self._drafter, self._policy, self._batch = None, policy_for(task), task.batch
         if task.mode in ("lookup", "adaptive"):
             self._drafter = create("ngram", self._loaded)
+        elif task.mode == "hybrid":
+            self._drafter = create("hybrid", self._loaded)
         elif task.mode != "plain":
             name, _, folder = task.drafter.partition("=")
             self._drafter = create(name, self._loaded, folder or None)
@@ -61,8 +63,8 @@ class Breakeven(Engine):
 
 
 def policy_for(task: Task) -> Policy:
-    """K chosen in each round for ``adaptive``, else always the task's."""
-    if task.mode == "adaptive":
+    """K chosen in each round for ``adaptive`` and ``hybrid``, else always the task's."""
+    if task.mode in ("adaptive", "hybrid"):
         return policy_named("adaptive")
     return policy_named("fixed", task.draft_tokens)
 

@@ -205,6 +205,10 @@ def explain(error: Exception, verb: str = "") -> str | None:
             return f"error: the disk is full{where}; free some space and {again(verb)}"
         case Exception() if f"(os error {errno.ENOSPC})" in str(error):  # safetensors
             return f"error: the disk is full; free some space and {again(verb)}"
+        case FileExistsError() | NotADirectoryError() if error.filename:
+            return f"error: {error.filename}: a file stands where a folder is wanted; give another"
+        case PermissionError() if error.filename:
+            return f"error: {error.filename}: no permission; give another place or change its mode"
         case OSError(errno=int(), strerror=str(reason), filename=str(path)):
             return f"error: {path}: {reason.lower()}"
     return None
