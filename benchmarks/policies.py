@@ -7,7 +7,7 @@ anew. Three groups: held-out prompts of the artifact, copy-heavy prompts (summar
 quotations, edits of files), and adversarial ones: prompts of random tokens, and the held-out
 prompts with a *spoiled* drafter, which costs what the first drafter costs and is always wrong.
 Policies learn over the run, as in a process that serves; their warming up is not timed. Drafters
-forget earlier answers. Intervals are paired by prompt; below eight they are Student's t.
+forget earlier answers. Intervals are paired by prompt; below twelve they are Student's t.
 """
 
 from __future__ import annotations

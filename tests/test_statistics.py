@@ -123,9 +123,9 @@ def test_few_prompts_give_wide_intervals(prompts: int) -> None:
 
 
 def test_intervals_of_few_prompts_stay_of_some_use_at_small_tails() -> None:
-    """Resampled, the widest of these ends a million times above where it begins."""
+    """Resampled, the widest of these ends hundreds of times above where it begins."""
     rng = np.random.default_rng(0)
-    found = [paired_interval(*sample(rng, 5), compared=7) for _ in range(40)]
+    found = [paired_interval(*sample(rng, n), compared=7) for n in (5, 8, 11) for _ in range(40)]
     assert max(e.high / e.low for e in found) < 5
 
 

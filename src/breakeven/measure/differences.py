@@ -39,7 +39,7 @@ def joint_differences(
     """``ratio of the first - ratio of the second`` of each pair, with 95 % intervals.
 
     The intervals hold for all pairs at once ("max-t" of a studentised bootstrap), so the largest
-    of many differences is not large by luck. One prompt gives no interval; two to seven give
+    of many differences is not large by luck. One prompt gives no interval; two to eleven give
     Student's t after Bonferroni.
 
     >>> ones = np.ones(8)

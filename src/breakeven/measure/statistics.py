@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 TAIL = 0.025  # on each side of a 95 % interval
 POWER = 0.8
-FEW = 8  # prompts below which resampled intervals explode, above all at small tails
+FEW = 12  # prompts below which resampled intervals explode, above all at small tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def joint_intervals(
     Each pair is ``(baseline, candidate)``: seconds, one entry per prompt, the same prompts in the
     same order in all; ``tail`` is the chance of error on each side. The bounds come from the
     largest and the smallest studentised deviation of all pairs in the same resamples ("max-t"),
-    so pairs that move together cost little. One prompt gives no interval; two to seven, too few to
+    so pairs that move together cost little. One prompt gives no interval; two to eleven, too few to
     resample, give Student's t after Bonferroni.
     """
     count = len(pairs[0][0])
