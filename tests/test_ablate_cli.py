@@ -309,7 +309,7 @@ def test_a_dry_run_counts_what_is_left_and_changes_nothing(
         ({"x": {"of": "two", "options": {"steps": 9}}}, "variant 'x': steps 9: give 1 to 2"),
         (
             {"x": {"settings": ["drafter=fastmtp", "method={}"], "options": {"steps": 2}}},
-            "'fastmtp' has no option 'steps'; it takes none",
+            "'fastmtp' has no option 'steps'; allowed: weights",
         ),
         ({"ar": {}}, "'ar' is plain decoding; give the variant another name"),
         ({"x": {"setings": []}}, "unknown key 'groups.block.variants.x.setings'; did you mean"),
