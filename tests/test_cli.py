@@ -82,7 +82,11 @@ def test_listing_the_verbs_loads_nothing_heavy() -> None:
     [
         (DataError("a.jsonl: no rows;\n give more"), 2, "error: a.jsonl: no rows; give more"),
         (OSError(errno.ENOSPC, "No space left", "x.parquet"), 2, "error: the disk is full (x."),
-        (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: /x: no permission; give an"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/x"),
+            2,
+            "error: /x: no permission; give an",
+        ),
         (
             ModuleNotFoundError("", name="ijson"),
             2,
