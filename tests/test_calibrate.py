@@ -136,6 +136,17 @@ def test_a_drafter_that_reads_the_prompt_itself_has_a_start(measured: Calibratio
     assert short < long, "a long answer pays for the start more easily"
 
 
+def test_prompts_that_the_verifier_read_one_by_one_are_not_the_drafters_start() -> None:
+    plan = CalibrationPlan(
+        drafters=("ngram", "peft-bd"), widths=(1, 2), contexts=(128,), batches=(1, 2), lengths=(2,),
+        base=128, minutes=0.001,
+    )  # fmt: skip
+    walkers, _ = walkers_of(tiny_verifier(), plan)
+    starts = {w.name: w.start for w in walkers if w.batch == 2}
+    assert starts["ngram"] == starts["ar"] == 0.0
+    assert starts["peft-bd"] > 0.0, "it reads the prompts through its adapter"
+
+
 def test_contexts_and_widths_fit_the_model() -> None:
     shape = tiny_verifier(max_position_embeddings=40).shape
     plan = CalibrationPlan(drafters=(), widths=(1, 8), lengths=(1, 2)).within(shape)

@@ -129,5 +129,19 @@ def _walker(
     ledger = Ledger()
     running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
     running.admit(requests)
-    own = sum(p.seconds for p in ledger.passes[1:])  # the first is the verifier's prefill
-    return Walker(name, k, batch, running, ledger, free, own * plan.base / len(prompts[0]))
+    own = after_prefill(ledger, batch) * plan.base / len(prompts[0])
+    return Walker(name, k, batch, running, ledger, free, own)
+
+
+def after_prefill(ledger: Ledger, batch: int) -> float:
+    """Seconds of the passes behind those in which the verifier read ``batch`` prompts.
+
+    It may have read them in several passes; whatever comes next is the drafter's own reading.
+    """
+    read, own = 0, 0.0
+    for entry in ledger.passes:
+        if read < batch:
+            read += entry.batch
+        else:
+            own += entry.seconds
+    return own
