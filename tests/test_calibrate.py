@@ -173,8 +173,8 @@ def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_a_method_is_priced_untrained_or_known_to_need_training(name: str) -> None:
-    """Those without depend on what was trained, or verify in a pass of another kind."""
-    trained_only = {"hybrid", "tree", "peft-bd-fused", "early-exit"}
+    """Those without verify in a pass of another kind, which scripted drafts cannot."""
+    trained_only = {"peft-bd-fused", "early-exit"}
     assert (untrained(name, tiny_verifier(), 2) is None) == (name in trained_only)
 
 

@@ -182,6 +182,7 @@ def test_only_and_skip_and_a_drafter_that_is_handed_in(
         (["--drafter", "peft-bd"], "write NAME=FOLDER"),
         (["--drafter", "ngram=x"], "drafter 'ngram' has no part in it"),
         (["--drafter", "peft-bd=nowhere", "--only", "bench"], "nowhere: no such folder"),
+        (["--drafter", "peft-bd=nowhere", "--dry-run"], "nowhere: no such folder"),
         (["--only", "bench"], "the stage 'bench' has no drafter: run the stage peft-bd or fastmtp"),
         (["bench.repeats=2"], "greater than or equal to 3"),
         (["lop.prompts=2"], "unknown key 'lop'; did you mean 'loop'?"),
@@ -204,6 +205,14 @@ def test_wrong_input_is_one_line(
     assert said in error
     assert "Traceback" not in error
     assert len([text for text in error.splitlines() if text.startswith("error")]) == 1
+
+
+def test_a_drafter_of_another_method_is_refused_before_the_plan(
+    place: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handed = f"peft-bd={whole / 'fastmtp'}"
+    assert run(call(place, tmp_path / "out", "--drafter", handed, "--dry-run")) == 2
+    assert "holds a 'fastmtp' drafter, not 'peft-bd'" in capsys.readouterr().err
 
 
 def test_other_settings_are_not_mixed_into_a_run(

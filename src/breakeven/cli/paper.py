@@ -70,11 +70,12 @@ def paper(
     from breakeven.paper.account import account, write_account
     from breakeven.paper.folder import Folder
     from breakeven.paper.run import run_stages
-    from breakeven.paper.session import Session
+    from breakeven.paper.session import Session, check_handed_in
     from breakeven.paper.stages import choose_stages, stages
 
     recipe = _recipe(words or (), drafter or ())
     chosen = choose_stages(recipe, only or (), skip or ())
+    check_handed_in(recipe.drafters)
     if dry_run:
         _show_plan(recipe, chosen, as_json)
         return

@@ -80,6 +80,11 @@ class Hybrid(Wrapper):
         return cls(Suffix(), Quantized.of(verifier))
 
     @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> Hybrid:
+        """The same as :meth:`of`: on texts without repetition, its price at the most."""
+        return cls.of(verifier)
+
+    @classmethod
     def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Hybrid:
         """``suffix`` in front of whatever trained drafter ``folder`` holds."""
         return cls(Suffix(), load_trained(folder, verifier, identity))

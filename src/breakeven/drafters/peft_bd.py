@@ -30,8 +30,8 @@ from breakeven.drafters.base import Context, Sketch
 from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
 from breakeven.drafters.card import Card
 from breakeven.drafters.denoise import Canvas
+from breakeven.drafters.marginals import Candidates, MarginalDrafter
 from breakeven.drafters.own_cache import OwnCache
-from breakeven.drafters.tree import Candidates, MarginalDrafter
 from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier

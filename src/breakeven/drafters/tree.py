@@ -9,32 +9,18 @@ probabilities along their paths (DDTree, arXiv 2604.12989; ALGORITHMS 3.5).
 from __future__ import annotations
 
 import heapq
-from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
 from breakeven.core import Draft
-from breakeven.drafters.base import Context, Drafter, Sketch
+from breakeven.drafters.base import Context, Sketch
+from breakeven.drafters.marginals import Candidates, MarginalDrafter
+from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.registry import load_trained
 from breakeven.drafters.wrapper import Wrapper
 from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
-
-Candidates = Sequence[tuple[int, float]]
-"""Tokens of one position with their probabilities, the likeliest first."""
-
-
-class MarginalDrafter(Drafter):
-    """A drafter whose one pass judges several positions at once."""
-
-    @abstractmethod
-    def candidates(self, context: Context, k: int, top: int) -> list[list[Candidates]]:
-        """``[b][position]``: up to ``top`` candidates for each of at most ``k`` positions.
-
-        With ``free`` = 1 the first position has one candidate, the verifier's own token.
-        """
-
 
 def best_first(positions: Sequence[Candidates], budget: int, *, free: int = 0) -> Draft:
     """The ``budget`` nodes with the largest products of probabilities, parents first.
@@ -88,6 +74,11 @@ class Tree(Wrapper):
     def sketch(self, context: Context, k: int) -> Sketch | None:
         """None: trees are the host's business."""
         return None
+
+    @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> Tree:
+        """Trees of ``k`` nodes over a gated block of as many masks: no tree is deeper."""
+        return cls(GatedPeftBD.untrained(verifier, k))
 
     @classmethod
     def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Tree:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from breakeven.drafters.card import method_of
 from breakeven.errors import DataError, DrafterError
 from breakeven.measure.prompts import choose
 from breakeven.paper.folder import Folder
@@ -17,6 +18,9 @@ from breakeven.paper.recipe import PaperRecipe
 if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact, Row
     from breakeven.verifier.load import Loaded
+
+METHOD = {"peft-bd": "peft-bd", "anchored": "peft-bd", "fastmtp": "fastmtp"}
+"""The method behind each drafter of the paper."""
 
 
 @dataclass
@@ -60,8 +64,6 @@ class Session:
         for name in names:
             given = self.recipe.drafters.get(name)
             if given is not None:
-                if not given.is_dir():
-                    raise DrafterError(f"--drafter {name}={given}: no such folder")
                 found[name] = given
             elif (done := self.folder.read(name)) and done.result is not None:
                 found[name] = self.folder.place(name)
@@ -76,6 +78,17 @@ class Session:
                 f"in (--drafter {names[0]}=FOLDER), or --skip {stage}"
             )
         return found
+
+
+def check_handed_in(folders: Mapping[str, Path]) -> None:
+    """Raise :class:`DrafterError` for a drafter that was handed in and cannot be what it is for."""
+    for name, folder in folders.items():
+        given = f"--drafter {name}={folder}"
+        if not folder.is_dir():
+            raise DrafterError(f"{given}: no such folder; give one written by 'train'")
+        method = method_of(folder)
+        if method != METHOD[name]:
+            raise DrafterError(f"{given}: holds a '{method}' drafter, not '{METHOD[name]}'")
 
 
 def hashes(folders: Mapping[str, Path]) -> dict[str, str]:
