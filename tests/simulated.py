@@ -41,12 +41,16 @@ class World:
     """What one simulated request does: its true rates, prices and matches.
 
     ``rate(position, match)`` is the true conditional acceptance; ``draft(k)`` the seconds of
-    drafting, None for a lookup drafter, whose matches ``matches`` gives.
+    drafting, None for a lookup drafter, whose matches ``matches`` gives. A drafter that ``says``
+    how sure it is of each token drafts one after another and may be told to stop; ``believed``
+    turns its word into the true acceptance.
     """
 
     rate: Callable[[int, int | None], float]
     draft: Callable[[int], float] | None = None
     matches: Callable[[random.Random], tuple[int, int]] = lambda _: (0, 0)
+    says: Callable[[random.Random], float] | None = None
+    believed: Callable[[float], float] = lambda word: word
     free: int = 0
     curve: CostCurve = CURVE
     seed: int = 0
@@ -55,7 +59,7 @@ class World:
 
     def prepare(self, policy: Policy) -> Policy:
         """Tell the policy what kind of drafter this is."""
-        policy.prepare(tiny_verifier(), Passes(self.free))
+        policy.prepare(tiny_verifier(), Passes(self.free, sequential=self.says is not None))
         return policy
 
     def run(self, policy: Policy, tokens: int, request: str = "a") -> float:
@@ -68,23 +72,41 @@ class World:
             choice = policy.choose([Prospect(request, match, offered)], context)
             self.choices.append(choice)
             k = min(choice.k, offered) if self.draft is None else choice.k
-            accepted = self.accepted(dice, k, match)
+            words = self.words(dice, policy, k)
+            if self.says:
+                k = len(words)
+            accepted = self.accepted(dice, k, match, words)
             passes = list(self.passes(dice, k, context))
             spent = sum(p.seconds for p in passes)
             free = self.free if k and self.draft is not None else 0
             policy.observe(
                 passes,
-                [Round(request, k, accepted, accepted + 1, free, choice, match, offered, spent)],
-            )
+                [
+                    Round(
+                        request, k, accepted, accepted + 1, free, choice, match, offered, spent,
+                        words,
+                    )
+                ],
+            )  # fmt: skip
             seconds += spent
             made += accepted + 1
         policy.end(request)
         return seconds / (made * self.curve.seconds(1))
 
-    def accepted(self, dice: random.Random, k: int, match: int | None) -> int:
+    def words(self, dice: random.Random, policy: Policy, k: int) -> tuple[float, ...]:
+        """How sure the drafter is of each token, until it has made ``k`` or is told to stop."""
+        words: list[float] = []
+        while self.says and len(words) < k and not (words and policy.enough([words])):
+            words.append(self.says(dice))
+        return tuple(words)
+
+    def accepted(
+        self, dice: random.Random, k: int, match: int | None, words: Sequence[float] = ()
+    ) -> int:
         """How many of ``k`` drafts the dice let pass."""
         for position in range(1, k + 1):
-            if position > self.free and dice.random() >= self.rate(position, match):
+            rate = self.believed(words[position - 1]) if words else self.rate(position, match)
+            if position > self.free and dice.random() >= rate:
                 return position - 1
         return k
 

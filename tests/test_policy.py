@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -294,6 +294,35 @@ def test_a_good_drafter_is_used_nearly_as_well_as_the_best_fixed_length(
     policy = world.prepare(Adaptive(16, CURVE))
     world.run(policy, 500, "first")
     assert world.run(policy, 2000, "second") < 1.06 * min(best, 1.0)
+
+
+def unsure(dice: random.Random) -> float:
+    """Mostly sure; one token in eight is a toss-up."""
+    return dice.choice((0.999,) * 7 + (0.5,))
+
+
+@pytest.mark.parametrize("believed", [lambda word: word, lambda word: word**3])
+@pytest.mark.parametrize("draft", [0.001, 0.003])
+def test_a_drafter_that_says_how_sure_it_is_beats_every_fixed_length(
+    draft: float, believed: Callable[[float], float]
+) -> None:
+    """Whatever its words are worth: that is learned."""
+    world = World(lambda position, match: 0.0, draft=lambda k: draft * k, says=unsure)
+    world.believed = lambda word: min(1.0, believed(word))
+    best = min(world.run(Fixed(k), 4000) for k in range(1, 17))
+    policy = world.prepare(Adaptive(16, CURVE))
+    world.run(policy, 500, "first")
+    assert world.run(policy, 4000, "second") < min(1.02, 0.97 * best)
+
+
+def test_words_that_mean_nothing_cost_little() -> None:
+    for right in (0.0, 0.4, 0.9):
+        world = World(lambda position, match: 0.0, draft=lambda k: 0.002 * k, says=unsure)
+        world.believed = lambda word, right=right: right  # type: ignore[misc]
+        best = min(1.0, *(world.run(Fixed(k), 2000) for k in range(1, 17)))
+        policy = world.prepare(Adaptive(16, CURVE))
+        world.run(policy, 500, "first")
+        assert world.run(policy, 2000, "second") < 1.06 * best
 
 
 def test_a_match_is_worth_what_its_length_was_worth_before() -> None:

@@ -69,6 +69,14 @@ def test_the_native_twin_computes_what_its_weights_say() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+def test_the_drafters_of_a_verifier_share_one_rounded_copy() -> None:
+    verifier = verifier_of(KINDS[0])
+    first, second = Quantized.of(verifier), QuantizedPeftBD.untrained(verifier, 4)
+    assert first.twin is second.twin
+    assert Quantized.of(verifier_of(KINDS[0])).twin is not first.twin
+    assert Quantized.of(verifier.recast(torch.float32)).twin is not first.twin
+
+
 def drafters(verifier: LeanVerifier) -> dict[str, Drafter]:
     return {
         "quantized": Quantized.of(verifier),

@@ -61,9 +61,10 @@ class Draft:
     A chain has no ``parents``. In a tree ``parents[i]`` is the index of the token that token i
     follows, or -1 for the root; parents stand before their children, and siblings differ.
 
-    ``confidences``, where a drafter has them, are its probability of each token given those
-    before it. ``match`` is how many tokens before the draft a model-free drafter found again
-    elsewhere; None where the draft took a pass.
+    ``confidences``, where a drafter has them, are 0–1, larger the surer it is of a token given
+    those before it: its probability, or that of the token against its runner-up. ``match`` is how
+    many tokens before the draft a model-free drafter found again elsewhere; None where the draft
+    took a pass.
 
     >>> Draft((5, 6, 7), free=1).guesses
     (6, 7)
@@ -190,6 +191,7 @@ class Round:
     truncation by EOS, stop string or limit, so it can be smaller than ``accepted + 1``. ``choice``
     is the policy's; ``match`` and ``offered`` are what it knew of a draft that took no pass (its
     match length and its tokens); ``seconds`` is the wall time of the round, of all its requests.
+    ``confidences`` are those of the drafted tokens of a chain, where its drafter has them.
     """
 
     request: str
@@ -201,3 +203,4 @@ class Round:
     match: int | None = None
     offered: int = 0
     seconds: float = 0.0
+    confidences: tuple[float, ...] = ()

@@ -68,7 +68,7 @@ class RunningCost:
         self._factors: dict[
             tuple[int, int], RunningMedian
         ] = {}  # (batch, rows): seconds / expected
-        self._drafts: dict[int, RunningMedian] = {}  # k: seconds of drafting
+        self._drafts: dict[int, RunningMedian] = {}  # k: seconds of drafting a block; 1: a token
         self._rest: dict[str, RunningMedian] = {}  # kind of round: seconds outside passes
 
     def plain(self, *, batch: int, context: int) -> float:
@@ -94,7 +94,8 @@ class RunningCost:
         _keep(self._factors, (last.batch, last.rows), last.seconds / asked / pace)
         spent = sum(p.seconds for p in drafting)
         if drafted and not light:
-            _keep(self._drafts, drafted, spent / pace)
+            tokens = drafted if self._sequential else 1
+            _keep(self._drafts, drafted // tokens, spent / tokens / pace)
         kind = "plain" if last.phase is Phase.PLAIN else "light" if light else "pass"
         if seconds > 0:
             _keep(self._rest, kind, max(0.0, seconds - spent - last.seconds) / pace)
@@ -127,13 +128,12 @@ class RunningCost:
         return known.value
 
     def _proposing(self, k: int, batch: int, context: int) -> float:
-        if k in self._drafts:
-            return self._drafts[k].value
         if not self._drafts:
             first = FIRST_TOKEN * k if self._sequential else FIRST_BLOCK
             return first * self._verifying(batch, 1, context)
-        near = min(self._drafts, key=lambda seen: (abs(seen - k), seen))
-        return self._drafts[near].value * (k / near if self._sequential else 1.0)
+        if self._sequential:
+            return k * self._drafts[1].value
+        return self._drafts[min(self._drafts, key=lambda seen: (abs(seen - k), seen))].value
 
     def _outside(self, kind: str) -> float:
         known = self._rest.get(kind) or self._rest.get("plain")

@@ -161,6 +161,7 @@ class Batch:
             prospect.match,
             prospect.offered,
             seconds,
+            () if draft.parents else draft.confidences,
         )
         slot.completion.rounds.append(entry)
         self._context.ledger.rounds.append(entry)

@@ -9,6 +9,7 @@ Trees and drafts with confidences to be trimmed are the host's business and take
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -52,7 +53,7 @@ def resident_round(
     counts = [
         min(count, max(sketch.free, r - 1)) for count, r in zip(sketch.counts, room, strict=True)
     ]
-    short = Sketch(sketch.ids[:, : max(counts)], counts, sketch.free)
+    short = replace(sketch, ids=sketch.ids[:, : max(counts)], counts=counts)
     rider = drafter if outlook.choice.k else None
     verified, hidden = judge(context, short, outlook.phase, rider)
     conclude(context, drafter, verified, hidden)
@@ -62,7 +63,8 @@ def resident_round(
 def sketched(drafts: Sequence[Draft], device: torch.device) -> Sketch:
     """Chains that the host drafted, sent to the device."""
     ids = padded([d.tokens for d in drafts]).long()
-    return Sketch(sent(ids, device), [len(d.tokens) for d in drafts], drafts[0].free)
+    sure = [d.confidences for d in drafts]
+    return Sketch(sent(ids, device), [len(d.tokens) for d in drafts], drafts[0].free, sure)
 
 
 @torch.inference_mode()
@@ -84,9 +86,10 @@ def judge(
         drafter.land(judged.aboard, accepted)
     found = torch.cat((ids, accepted[:, None], token), dim=1).tolist()  # the one wait
     context.ledger.settle()
+    known = sketch.confidences or [()] * len(found)
     verified = [
-        Verified(Draft(tuple(line[:count]), free=free), line[-2], line[-1])
-        for line, count in zip(found, sketch.counts, strict=True)
+        Verified(Draft(tuple(line[:count]), free, None, sure[:count]), line[-2], line[-1])
+        for line, count, sure in zip(found, sketch.counts, known, strict=True)
     ]
     context.cache.commit([v.committed - free for v in verified])
     return verified, judged.hidden

@@ -94,6 +94,7 @@ def propose(
     if outlook.k == 0:
         return [Draft(())] * context.batch
     seen, k = outlook.seen, outlook.k
+    context.enough = policy.enough
     drafts = [d.clipped(k) for d in seen] if seen else drafter.propose(context, k)
     drafts = [policy.trim(d) for d in drafts]
     return [d.clipped(max(d.free, r - 1)) for d, r in zip(drafts, room, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -15,6 +15,14 @@ from breakeven.verifier.interface import Part, Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
 
+Enough = Callable[[Sequence[Sequence[float]]], bool]
+"""Told the confidences of each request's drafts so far: whether another pass is not worth it."""
+
+
+def never(confidences: Sequence[Sequence[float]]) -> bool:
+    """No: draft as many tokens as were asked for."""
+    return False
+
 
 @dataclass(slots=True)
 class Context:
@@ -23,12 +31,14 @@ class Context:
     ``tokens[b]`` are the committed tokens of the request in slot b, prompt included; the last
     one is the *root*. ``cache`` is the window of active requests, with
     ``cache.lengths[b] == len(tokens[b]) - 1``. Rows written beyond the lengths are scratch.
+    ``enough`` is the policy's word, which a sequential drafter asks for after each token.
     """
 
     verifier: Verifier
     tokens: list[list[int]]
     cache: KVCache
     ledger: Ledger
+    enough: Enough = never
 
     @property
     def batch(self) -> int:
@@ -40,12 +50,14 @@ class Context:
 class Sketch:
     """Chains of drafted tokens that the host has not seen: ids ``[B, K]`` on the device.
 
-    ``counts[b]`` of request b's are drafts; ``free`` as in :class:`Draft`.
+    ``counts[b]`` of request b's are drafts; ``free`` and ``confidences``, where they are known, as
+    in :class:`Draft`.
     """
 
     ids: Tensor
     counts: Sequence[int]
     free: int = 0
+    confidences: Sequence[tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,8 @@ class Drafter(ABC):
     @abstractmethod
     def propose(self, context: Context, k: int) -> list[Draft]:
         """At most ``k`` tokens for each active request.
+
+        A sequential drafter stops earlier where ``context.enough`` says so.
 
         A draft with ``free=1`` promises that the root's key/value row now stands, computed by the
         verifier's own weights, in the slot behind the cache length. All drafts of a round have

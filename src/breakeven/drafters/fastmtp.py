@@ -96,25 +96,30 @@ class FastMTP(Drafter):
 
     @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
-        """``k`` tokens per request: one extend over what was committed, ``k - 1`` recursions."""
+        """``k`` tokens per request, or as many as are enough: one extend over what was committed,
+        then recursions.
+        """
         window = self._cache.window(0, context.batch)
         pending = self._pending[: context.batch]
         last, tokens, shares = self._read(context, window, pending, Phase.DRAFT)
         lengths = window.lengths.tolist()
-        drafts, sure = [tokens], [shares]  # each [B]
-        for _ in range(k - 1):
-            rows = [
-                ([token], state[None])
-                for token, state in zip(drafts[-1].tolist(), last, strict=True)
-            ]
+        drafts = [[token] for token in tokens.tolist()]
+        sure = [[share] for share in shares.tolist()]
+        while len(drafts[0]) < k and not context.enough(sure):
+            rows = [([own[-1]], state[None]) for own, state in zip(drafts, last, strict=True)]
             last, tokens, shares = self._read(context, window, rows, Phase.DRAFT)
-            drafts.append(tokens)
-            sure.append(shares)
+            for own, token, known, share in zip(
+                drafts, tokens.tolist(), sure, shares.tolist(), strict=True
+            ):
+                own.append(token)
+                known.append(share)
         for slot, length in enumerate(lengths):
             window.crop(slot, length)
             self._pending[slot] = ([], torch.empty(0))
-        pairs = zip(torch.stack(drafts, 1).tolist(), torch.stack(sure, 1).tolist(), strict=True)
-        return [Draft(tuple(named), confidences=tuple(share)) for named, share in pairs]
+        return [
+            Draft(tuple(own), confidences=tuple(known))
+            for own, known in zip(drafts, sure, strict=True)
+        ]
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None

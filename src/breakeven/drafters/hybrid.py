@@ -6,6 +6,7 @@ where some request has no match of ``match`` tokens. The trained drafter is told
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,8 +82,8 @@ class Hybrid(Wrapper):
 
     @classmethod
     def untrained(cls, verifier: Verifier, k: int) -> Hybrid:
-        """The same as :meth:`of`: on texts without repetition, its price at the most."""
-        return cls.of(verifier)
+        """As :meth:`of`, but sure of no match: a round that drafts, its price at the most."""
+        return cls(Suffix(), Quantized.of(verifier), match=sys.maxsize)
 
     @classmethod
     def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Hybrid:

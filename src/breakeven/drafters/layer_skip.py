@@ -44,7 +44,7 @@ class LayerSkip(Stepwise):
     def step(self, context: Context, rows: Rows) -> Output:
         """One pass through the layers that are left."""
         return context.verifier.run(
-            Phase.DRAFT, rows, context.cache, context.ledger, logits="choices", part=self._part
+            Phase.DRAFT, rows, context.cache, context.ledger, logits="margins", part=self._part
         )
 
     def save(self, folder: Path) -> None:

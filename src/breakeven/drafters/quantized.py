@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, Self
+from weakref import WeakKeyDictionary, ref
 
 from breakeven.core import Phase
 from breakeven.drafters.base import Context
@@ -28,6 +29,9 @@ from breakeven.verifier.int8 import SUFFIX
 from breakeven.verifier.interface import Output, Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
+
+_TWINS: WeakKeyDictionary[LeanVerifier, ref[LeanVerifier]] = WeakKeyDictionary()
+"""The rounded copy of a verifier, as long as a drafter has it: all its drafters share one."""
 
 
 class Quantized(Stepwise):
@@ -45,7 +49,7 @@ class Quantized(Stepwise):
 
     def step(self, context: Context, rows: Rows) -> Output:
         """One pass of the twin."""
-        return self.twin.run(Phase.DRAFT, rows, context.cache, context.ledger, logits="choices")
+        return self.twin.run(Phase.DRAFT, rows, context.cache, context.ledger, logits="margins")
 
 
 class QuantizedPeftBD(GatedPeftBD):
@@ -103,4 +107,9 @@ def _twin(verifier: Verifier, drafter: str) -> LeanVerifier:
             f"'{drafter}': the weights of '{lean.name}' are int8 already, so a rounded copy costs "
             "as much as the verifier; draft with ngram, suffix or a trained drafter"
         )
-    return lean.rounded()
+    known = _TWINS.get(lean)
+    twin = known() if known else None
+    if twin is None:
+        twin = lean.rounded()
+        _TWINS[lean] = ref(twin)
+    return twin

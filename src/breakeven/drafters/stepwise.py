@@ -23,20 +23,31 @@ class Stepwise(Drafter):
 
     @abstractmethod
     def step(self, context: Context, rows: Rows) -> Output:
-        """A draft pass over one row of each request, with the row's arg-max in ``choices``."""
+        """A draft pass over one row of each request, for the row's arg-max and its margin."""
 
     @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
-        """``k`` tokens per request."""
+        """``k`` tokens per request, or as many as are enough.
+
+        A confidence is the token's share against its runner-up: the margin through a sigmoid.
+        """
         cache = context.cache
         lengths = cache.lengths.clone()
-        tokens = torch.tensor([tokens[-1] for tokens in context.tokens])
-        drafts = []
-        for _ in range(k):
-            out = self.step(context, chain(tokens[:, None], cache.lengths))
-            assert out.choices is not None
-            tokens = out.choices[:, 0].cpu()
-            drafts.append(tokens)
+        roots = torch.tensor([tokens[-1] for tokens in context.tokens])
+        drafts: list[list[int]] = [[] for _ in context.tokens]
+        sure: list[list[float]] = [[] for _ in context.tokens]
+        while len(drafts[0]) < k and not (drafts[0] and context.enough(sure)):
+            out = self.step(context, chain(roots[:, None], cache.lengths))
+            assert out.choices is not None and out.margins is not None
+            roots, shares = out.choices[:, 0].cpu(), out.margins[:, 0].sigmoid()
+            for own, token, known, share in zip(
+                drafts, roots.tolist(), sure, shares.tolist(), strict=True
+            ):
+                own.append(token)
+                known.append(share)
             cache.commit(1)
         cache.lengths.copy_(lengths)
-        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+        return [
+            Draft(tuple(own), confidences=tuple(known))
+            for own, known in zip(drafts, sure, strict=True)
+        ]

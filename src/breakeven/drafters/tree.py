@@ -22,6 +22,7 @@ from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 
+
 def best_first(positions: Sequence[Candidates], budget: int, *, free: int = 0) -> Draft:
     """The ``budget`` nodes with the largest products of probabilities, parents first.
 

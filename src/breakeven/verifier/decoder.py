@@ -162,6 +162,12 @@ class LeanVerifier(Verifier):
             return super().choose(hidden)
         return self._head.panels.choose(hidden, None)
 
+    def weigh(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with margins."""
+        if self._head.panels is None or torch.is_grad_enabled():
+            return super().weigh(hidden)
+        return self._head.panels.weigh(hidden, None)
+
     def body(
         self,
         rows: Rows,

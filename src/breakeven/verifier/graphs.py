@@ -179,7 +179,7 @@ def _kept(out: Output) -> Output:
         out.hidden.clone(),
         None if out.logits is None else out.logits.clone(),
         {layer: tap.clone() for layer, tap in out.taps.items()},
-        None if out.choices is None else out.choices.clone(),
+        *(None if t is None else t.clone() for t in (out.choices, out.margins)),
     )
 
 

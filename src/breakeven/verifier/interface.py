@@ -17,7 +17,7 @@ from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
 from breakeven.verifier.transfer import timed
 
-LogitRows = Literal["all", "none", "choices"] | Tensor
+LogitRows = Literal["all", "none", "choices", "margins"] | Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Output:
     logits: Tensor | None = None  # [B, W, V], or [B, 1, V] when one row per request was asked for
     taps: dict[int, Tensor] = field(default_factory=dict)  # layer i -> [B, W, H], output of block i
     choices: Tensor | None = None  # [B, W] long: the arg-max of each row's logits
+    margins: Tensor | None = None  # [B, W]: by how much that logit is above the second largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,12 @@ class Verifier(ABC):
         """``[..., H]`` to the ids ``[...]`` of the largest logits, the lowest of equals."""
         return self.head(hidden).argmax(dim=-1)
 
+    def weigh(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """The ids of :meth:`choose`, and by how much each one's logit is above the next."""
+        logits = self.head(hidden)
+        best, second = logits.topk(2, dim=-1).values.unbind(dim=-1)
+        return logits.argmax(dim=-1), best - second
+
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache for ``batch`` requests of at most ``capacity`` rows each."""
         s = self.shape
@@ -145,6 +152,8 @@ class Verifier(ABC):
             return Output(out.hidden, self.head(out.hidden), out.taps)
         if logits == "choices":
             return Output(out.hidden, None, out.taps, self.choose(out.hidden))
+        if logits == "margins":
+            return Output(out.hidden, None, out.taps, *self.weigh(out.hidden))
         return out
 
     @torch.inference_mode()
@@ -165,8 +174,9 @@ class Verifier(ABC):
 
         ``logits`` says which rows get logits: ``"all"``, ``"none"``, or a ``[B]`` index of one
         row per request. ``"choices"`` gives every row's arg-max instead, which need not write
-        ``[B, W, V]`` numbers. Without ``wait`` a GPU may still be at work when this returns, and
-        the caller has ``ledger.settle()`` to call once it has waited.
+        ``[B, W, V]`` numbers; ``"margins"`` also says by how much it won. Without ``wait`` a GPU
+        may still be at work when this returns, and the caller has ``ledger.settle()`` to call once
+        it has waited.
         """
         mode, launch = self.prepare(Order(phase, rows, cache, adapter, tuple(taps), logits, part))
         entry = Pass(

@@ -8,6 +8,9 @@ Each round, for every k up to the longest:
 above 0 is taken only where it is predicted to beat plain decoding by :data:`MARGIN`. Whether a
 model-free drafter has found a match, and how long a one, is known before anything is paid, so
 survival is conditioned on it.
+
+A drafter that drafts token by token and says how sure it is of each needs no k: it stops by itself
+(:mod:`~breakeven.decode.policy.stopping`), and the choice is only whether it drafts at all.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from breakeven.cost.running import RunningCost
 from breakeven.cost.survival import RunningSurvival
 from breakeven.decode.policy.base import Policy, Prospect
 from breakeven.decode.policy.probing import Probing
+from breakeven.decode.policy.stopping import Stopping
 from breakeven.drafters.base import Drafter
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.timing import quick_curve
@@ -53,6 +57,9 @@ class Adaptive(Policy):
         self.longest, self._curve = longest, curve
         self._deepest = longest  # that passes can draft
         self._survival, self._probing = RunningSurvival(), Probing()
+        self._stopping = Stopping()
+        self._sequential = False
+        self._asked: list[float] = []  # the prices by which a drafter is told to stop
         self._cost: RunningCost | None = None
         self._free = 0
         self._prices: dict[Key, list[float]] = {}
@@ -67,7 +74,7 @@ class Adaptive(Policy):
         if self._curve is None:
             self._curve = quick_curve(verifier, self.longest + 1)
         self._cost = RunningCost(self._curve, sequential=drafter.sequential)
-        self._free = drafter.free
+        self._free, self._sequential = drafter.free, drafter.sequential
         self._deepest = min(self.longest, drafter.longest or self.longest)
         if not drafter.looks_up:
             self.longest = self._deepest
@@ -79,6 +86,7 @@ class Adaptive(Policy):
 
     def _best(self, prospects: Sequence[Prospect], context: int) -> Choice:
         light = all(p.match is not None for p in prospects)
+        self._asked = []
         most = max(p.offered for p in prospects) if light else self._deepest
         most = min(most, self.longest)
         if most == 0:
@@ -86,19 +94,32 @@ class Adaptive(Policy):
         prices = self._price_list(len(prospects), context, light)
         committed = self._committed(prospects, most, light)
         plain = len(prospects) / prices[0]
-        k, speed = 0, 0.0
-        for length in range(1, most + 1):
-            if committed[length] > speed * prices[length]:
-                k, speed = length, committed[length] / prices[length]
+        k, price = most, 0.0
+        if not light and self._sequential:
+            self._asked = prices
+            price = prices[0] * (self._stopping.price or 0.0)
+        if not price:
+            k = max(range(1, most + 1), key=lambda length: committed[length] / prices[length])
+            price = prices[k]
+        speed = committed[k] / price
         if speed >= MARGIN * plain:
             if k < most and self._drafted % FURTHER == 0:
                 speed = committed[k + 1] / prices[k + 1]
                 return Choice(k + 1, Reason.FURTHER, speed / plain)
             return Choice(k, Reason.BEST, speed / plain)
-        lost = prices[k] - committed[k] / plain
+        lost = price - committed[k] / plain
         if all(self._probing.due(p.request, lost, prices[0]) for p in prospects):
             return Choice(k, Reason.PROBE, speed / plain)
         return Choice(0, Reason.PLAIN)
+
+    def enough(self, confidences: Sequence[Sequence[float]]) -> bool:
+        """Whether the next token is worth less than its pass."""
+        drafted, prices = len(confidences[0]), self._asked
+        if not prices:
+            return False
+        return self._stopping.enough(
+            confidences, (prices[drafted + 1] - prices[drafted]) / prices[0]
+        )
 
     def _committed(self, prospects: Sequence[Prospect], most: int, light: bool) -> list[float]:
         """Expected tokens of a round of 0, 1, … ``most`` drafts, over all requests."""
@@ -143,21 +164,32 @@ class Adaptive(Policy):
         prices = self._price_list(last.batch, last.context, light)
         drafted = max(r.drafted for r in rounds)
         self._cost.observe(passes, rounds[0].seconds, drafted=drafted, light=light)
+        stopping = bool(drafted) and not light and self._sequential and bool(rounds[0].confidences)
+        if stopping:
+            self._stopping.observe(rounds, prices[drafted] / prices[0])
+        self._stopping.passed(rounds, prices[drafted] / prices[0])
         for r in rounds:
+            # what comes behind the end of an answer does not count; where a drafter stopped by
+            # itself, the next token is one that was not made
+            tried = min(self._choice.k, drafted + 1) if stopping else r.drafted
             self._survival.observe(
-                r.request, drafted=r.drafted, accepted=r.accepted, free=r.free, match=r.match
+                r.request,
+                drafted=tried,
+                accepted=min(r.accepted, r.committed),
+                free=r.free,
+                match=r.match,
             )
         if self._choice.reason is Reason.PROBE:
             worth = sum(r.accepted + 1 for r in rounds) * prices[0] / len(rounds)
             for r in rounds:
-                self._probing.tried(r.request, (prices[self._choice.k] - worth) / len(rounds))
+                self._probing.tried(r.request, (prices[drafted] - worth) / len(rounds))
         elif self._choice.k == 0:
             for r in rounds:
                 self._probing.waited(r.request, prices[0] / len(rounds))
                 self._survival.idle(r.request)
         else:
             self._drafted += 1
-            self._probing.passed(prices[self._choice.k])
+            self._probing.passed(prices[drafted])
 
     def end(self, request: str) -> None:
         """Forget the request's own state."""

@@ -50,6 +50,13 @@ class Policy(ABC):
         ``context`` is the longest cached length, as in :class:`~breakeven.core.Pass`.
         """
 
+    def enough(self, confidences: Sequence[Sequence[float]]) -> bool:
+        """Whether drafting, token by token, should stop; asked after each token.
+
+        ``confidences[b]`` are those of request b's tokens in this round.
+        """
+        return False
+
     def trim(self, draft: Draft) -> Draft:
         """Cut a finished draft before it is verified."""
         return draft

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from breakeven.core import Choice, Draft
 from breakeven.decode.policy.base import Policy, Prospect
@@ -22,8 +23,8 @@ class Fixed(Policy):
 class Confidence(Fixed):
     """At most ``k`` tokens, while the product of the drafter's confidences is ≥ ``threshold``.
 
-    The cut comes after drafting, so it saves rows of the verify pass, not draft passes. Drafts
-    without confidences are left whole, and the free token of a block always stays.
+    A sequential drafter stops there; of a block the rest is cut, which saves rows of the verify
+    pass. Drafts without confidences are left whole, and the free token of a block always stays.
 
     >>> Confidence(4, 0.4).trim(Draft((5, 6, 7), confidences=(0.9, 0.5, 0.5))).tokens
     (5, 6)
@@ -32,6 +33,10 @@ class Confidence(Fixed):
     def __init__(self, k: int, threshold: float = 0.4) -> None:
         super().__init__(k)
         self.threshold = threshold
+
+    def enough(self, confidences: Sequence[Sequence[float]]) -> bool:
+        """Once every request's product is too small."""
+        return all(prod(own) < self.threshold for own in confidences)
 
     def trim(self, draft: Draft) -> Draft:
         """The tokens before the first whose product of confidences is too small."""

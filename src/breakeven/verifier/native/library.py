@@ -114,7 +114,7 @@ SIGNATURES = {
     "breakeven_body": (None, (POINTER(Model), POINTER(Pass))),
     "breakeven_linear": (
         None,
-        (c_int64, POINTER(Projections), c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_void_p),
+        (c_int64, POINTER(Projections), *[c_void_p] * 2, c_int64, *[c_void_p] * 4),
     ),
 }
 

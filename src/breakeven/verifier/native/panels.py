@@ -117,16 +117,30 @@ class Panels:
     def linear(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """``[..., inputs]`` to ``[..., outputs]``."""
         y = torch.empty(*x.shape[:-1], self.outputs)
-        self._multiply(x, bias, y.data_ptr(), None)
+        self._multiply(x, bias, y=y)
         return y
 
     def choose(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """``[..., inputs]`` to the index ``[...]`` of the largest output, the lowest of equals."""
         choices = torch.empty(x.shape[:-1], dtype=torch.long)
-        self._multiply(x, bias, None, choices.data_ptr())
+        self._multiply(x, bias, choices=choices)
         return choices
 
-    def _multiply(self, x: Tensor, bias: Tensor | None, y: int | None, choices: int | None) -> None:
+    def weigh(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same, and by how much that output is above the second largest."""
+        choices, margins = torch.empty(x.shape[:-1], dtype=torch.long), torch.empty(x.shape[:-1])
+        self._multiply(x, bias, choices=choices, margins=margins)
+        return choices, margins
+
+    def _multiply(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        *,
+        y: Tensor | None = None,
+        choices: Tensor | None = None,
+        margins: Tensor | None = None,
+    ) -> None:
         x = x.contiguous()
         self._kernels.breakeven_linear(
             torch.get_num_threads(),
@@ -135,6 +149,5 @@ class Panels:
             None if bias is None else bias.data_ptr(),
             x.numel() // x.shape[-1],
             x.data_ptr(),
-            y,
-            choices,
+            *(None if t is None else t.data_ptr() for t in (y, choices, margins)),
         )

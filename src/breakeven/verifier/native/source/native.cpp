@@ -90,9 +90,11 @@ void breakeven_body(const Model *model, const Pass *pass) {
 }
 
 // y [rows][outputs] = x [rows][K] · weights + bias, where y is not null; where choices is not
-// null (a single projection), choices [rows] gets each row's largest output, the lowest of equals.
+// null (a single projection), choices [rows] gets each row's largest output, the lowest of equals,
+// and margins [rows], where not null, by how much that is above the second largest.
 void breakeven_linear(int64_t threads, const Projections *shape, const float *panels,
-                      const float *bias, int64_t rows, const float *x, float *y, int64_t *choices) {
+                      const float *bias, int64_t rows, const float *x, float *y, int64_t *choices,
+                      float *margins) {
   if (rows == 0) return;
   Engine &engine = the_engine();
   std::lock_guard<std::mutex> hold(engine.turn);
@@ -137,7 +139,10 @@ void breakeven_linear(int64_t threads, const Projections *shape, const float *pa
             });
   };
   engine.crew.run(int(threads), walk);
-  for (int64_t row = 0; choices && row < rows; row++) choices[row] = best.of(row);
+  for (int64_t row = 0; choices && row < rows; row++) {
+    choices[row] = best.of(row);
+    if (margins) margins[row] = best.margin(row);
+  }
 }
 
 } // extern "C"
