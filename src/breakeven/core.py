@@ -10,6 +10,7 @@ them commits ``N = a + 1`` tokens: the accepted drafts and one token of the veri
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -103,6 +104,18 @@ class Draft:
         for parent in self.parents:
             depths.append(1 if parent < 0 else depths[parent] + 1)
         return tuple(depths)
+
+    def until(self, ends: Collection[int]) -> Draft:
+        """A chain up to the first of ``ends``, which it keeps: behind it nothing counts.
+
+        >>> Draft((5, 2, 7)).until({2}).tokens
+        (5, 2)
+        """
+        if self.parents is None:
+            for index, token in enumerate(self.tokens):
+                if token in ends:
+                    return self.clipped(index + 1)
+        return self
 
     def clipped(self, limit: int) -> Draft:
         """The same draft with at most ``limit`` tokens; a tree keeps its first ones."""

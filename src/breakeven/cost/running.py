@@ -83,6 +83,16 @@ class RunningCost:
             return price + self._outside("light")
         return price + self._proposing(k, batch, context) + self._outside("pass")
 
+    def further(self, drafted: int, *, batch: int, context: int) -> float:
+        """What one more token costs after ``drafted``, drafted one by one.
+
+        Its verification is what the curve says: the medians of two neighbouring widths differ by
+        more than a row costs.
+        """
+        rows = drafted + 1
+        verifying = self._asked(batch, rows + 1, context) - self._asked(batch, rows, context)
+        return self._proposing(1, batch, context) + max(0.0, verifying)
+
     def observe(self, passes: Sequence[Pass], seconds: float, *, drafted: int, light: bool) -> None:
         """One round: its passes, its wall time and the longest draft in it.
 

@@ -95,6 +95,7 @@ class Batch:
             self._slots.append(Slot(stopper, completion, now))
             self._slots[slot].take([token])
             self._context.tokens[slot].append(token)
+            self._context.ends.append(request.eos)
         if self._drafter is not None:
             self._drafter.begin(
                 self._context, start, hidden if self._drafter.needs_hidden else None
@@ -189,8 +190,10 @@ class Batch:
         if index != last:
             self._slots[index] = self._slots[last]
             self._context.tokens[index] = self._context.tokens[last]
+            self._context.ends[index] = self._context.ends[last]
             self._cache.move(last, index)
             if self._drafter is not None:
                 self._drafter.move(last, index)
         self._slots.pop()
         self._context.tokens.pop()
+        self._context.ends.pop()

@@ -96,7 +96,7 @@ def propose(
     seen, k = outlook.seen, outlook.k
     context.enough = policy.enough
     drafts = [d.clipped(k) for d in seen] if seen else drafter.propose(context, k)
-    drafts = [policy.trim(d) for d in drafts]
+    drafts = [policy.trim(d.until(context.ends_of(slot))) for slot, d in enumerate(drafts)]
     return [d.clipped(max(d.free, r - 1)) for d, r in zip(drafts, room, strict=True)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -31,19 +31,35 @@ class Context:
     ``tokens[b]`` are the committed tokens of the request in slot b, prompt included; the last
     one is the *root*. ``cache`` is the window of active requests, with
     ``cache.lengths[b] == len(tokens[b]) - 1``. Rows written beyond the lengths are scratch.
-    ``enough`` is the policy's word, which a sequential drafter asks for after each token.
+    ``ends[b]`` are the tokens that end the request's answer, where any do. ``enough`` is the
+    policy's word on drafting token by token.
     """
 
     verifier: Verifier
     tokens: list[list[int]]
     cache: KVCache
     ledger: Ledger
+    ends: list[frozenset[int]] = field(default_factory=list)
     enough: Enough = never
 
     @property
     def batch(self) -> int:
         """Number of active requests."""
         return len(self.tokens)
+
+    def ends_of(self, slot: int) -> frozenset[int]:
+        """The tokens that end the answer in ``slot``."""
+        return self.ends[slot] if slot < len(self.ends) else frozenset()
+
+    def done(self, drafts: Sequence[Sequence[int]], sure: Sequence[Sequence[float]]) -> bool:
+        """Whether a sequential drafter is to stop, having drafted these with these confidences.
+
+        It is when every draft has reached its answer's end, and when the policy has enough.
+        """
+        going = [
+            own for slot, own in enumerate(sure) if self.ends_of(slot).isdisjoint(drafts[slot])
+        ]
+        return not going or self.enough(going)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class FastMTP(Drafter):
         lengths = window.lengths.tolist()
         drafts = [[token] for token in tokens.tolist()]
         sure = [[share] for share in shares.tolist()]
-        while len(drafts[0]) < k and not context.enough(sure):
+        while len(drafts[0]) < k and not context.done(drafts, sure):
             rows = [([own[-1]], state[None]) for own, state in zip(drafts, last, strict=True)]
             last, tokens, shares = self._read(context, window, rows, Phase.DRAFT)
             for own, token, known, share in zip(

@@ -20,6 +20,8 @@ class Stepwise(Drafter):
     """
 
     sequential = True
+    sharpness: float = 1.0
+    """Log-odds that a token is the verifier's, for each unit by which its logit is the largest."""
 
     @abstractmethod
     def step(self, context: Context, rows: Rows) -> Output:
@@ -29,17 +31,17 @@ class Stepwise(Drafter):
     def propose(self, context: Context, k: int) -> list[Draft]:
         """``k`` tokens per request, or as many as are enough.
 
-        A confidence is the token's share against its runner-up: the margin through a sigmoid.
+        A confidence is the token's odds against its runner-up, sharpened.
         """
         cache = context.cache
         lengths = cache.lengths.clone()
         roots = torch.tensor([tokens[-1] for tokens in context.tokens])
         drafts: list[list[int]] = [[] for _ in context.tokens]
         sure: list[list[float]] = [[] for _ in context.tokens]
-        while len(drafts[0]) < k and not (drafts[0] and context.enough(sure)):
+        while len(drafts[0]) < k and not (drafts[0] and context.done(drafts, sure)):
             out = self.step(context, chain(roots[:, None], cache.lengths))
             assert out.choices is not None and out.margins is not None
-            roots, shares = out.choices[:, 0].cpu(), out.margins[:, 0].sigmoid()
+            roots, shares = out.choices[:, 0].cpu(), (self.sharpness * out.margins[:, 0]).sigmoid()
             for own, token, known, share in zip(
                 drafts, roots.tolist(), sure, shares.tolist(), strict=True
             ):

@@ -59,7 +59,8 @@ class Adaptive(Policy):
         self._survival, self._probing = RunningSurvival(), Probing()
         self._stopping = Stopping()
         self._sequential = False
-        self._asked: list[float] = []  # the prices by which a drafter is told to stop
+        self._further: dict[Key, list[float]] = {}
+        self._steps: list[float] = []  # what each further token costs in this round, plain steps
         self._cost: RunningCost | None = None
         self._free = 0
         self._prices: dict[Key, list[float]] = {}
@@ -86,7 +87,7 @@ class Adaptive(Policy):
 
     def _best(self, prospects: Sequence[Prospect], context: int) -> Choice:
         light = all(p.match is not None for p in prospects)
-        self._asked = []
+        self._steps = []
         most = max(p.offered for p in prospects) if light else self._deepest
         most = min(most, self.longest)
         if most == 0:
@@ -96,7 +97,7 @@ class Adaptive(Policy):
         plain = len(prospects) / prices[0]
         k, price = most, 0.0
         if not light and self._sequential:
-            self._asked = prices
+            self._steps = self._step_list(len(prospects), context, prices[0])
             price = prices[0] * (self._stopping.price or 0.0)
         if not price:
             k = max(range(1, most + 1), key=lambda length: committed[length] / prices[length])
@@ -113,13 +114,10 @@ class Adaptive(Policy):
         return Choice(0, Reason.PLAIN)
 
     def enough(self, confidences: Sequence[Sequence[float]]) -> bool:
-        """Whether the next token is worth less than its pass."""
-        drafted, prices = len(confidences[0]), self._asked
-        if not prices:
+        """Whether further tokens are worth less than their passes."""
+        if not self._steps:
             return False
-        return self._stopping.enough(
-            confidences, (prices[drafted + 1] - prices[drafted]) / prices[0]
-        )
+        return self._stopping.enough(confidences, self._steps[len(confidences[0]) :])
 
     def _committed(self, prospects: Sequence[Prospect], most: int, light: bool) -> list[float]:
         """Expected tokens of a round of 0, 1, … ``most`` drafts, over all requests."""
@@ -137,12 +135,24 @@ class Adaptive(Policy):
                 total[k] += earned
         return total
 
+    def _step_list(self, batch: int, context: int, plain: float) -> list[float]:
+        """What a token costs after 0, 1, … others, in plain steps; kept as long as prices are."""
+        key = (batch, context // CONTEXT_STEP, False)
+        if key not in self._further:
+            assert self._cost is not None
+            self._further[key] = [
+                self._cost.further(drafted, batch=batch, context=context) / plain
+                for drafted in range(self._deepest)
+            ]
+        return self._further[key]
+
     def _price_list(self, batch: int, context: int, light: bool) -> list[float]:
         """Seconds of a round of 0, 1, … drafts, kept for a few rounds."""
         assert self._cost is not None, "prepare() comes first"
         key = (batch, context // CONTEXT_STEP, light)
         if self._age >= FRESH:
             self._prices.clear()
+            self._further.clear()
             self._age = 0
         if key not in self._prices:
             free, cost = self._free, self._cost
@@ -167,7 +177,6 @@ class Adaptive(Policy):
         stopping = bool(drafted) and not light and self._sequential and bool(rounds[0].confidences)
         if stopping:
             self._stopping.observe(rounds, prices[drafted] / prices[0])
-        self._stopping.passed(rounds, prices[drafted] / prices[0])
         for r in rounds:
             # what comes behind the end of an answer does not count; where a drafter stopped by
             # itself, the next token is one that was not made

@@ -2,11 +2,12 @@
 
 After each token the drafter has said how sure it is. The next token counts only if all before it
 are accepted, and its pass takes time in which other tokens could be made. So drafting goes on
-while
+while, for some number of further tokens,
 
-    chance that all so far are accepted * chance that the next one is  >=  its price * speed
+    the sum of the chances that each of them and all before it are accepted  >=  price * speed
 
-with the speed at which this text is being decoded. Stopping at the average speed itself is what
+with the speed of rounds so drafted (what is looked up comes at its place in the text, however fast
+that is reached). Stopping at the average speed itself is what
 makes the average largest (a ratio's optimum; ALGORITHMS 8.5's marginal gain, token by token).
 """
 
@@ -22,7 +23,7 @@ MEMORY = 0.97
 """What tokens and time are worth after the next round."""
 TRIED = 10.0
 """Tokens for which the next one's chance is guessed, before any was judged."""
-GUESS = 0.8
+GUESS = 0.9
 """That guess."""
 
 
@@ -67,18 +68,25 @@ class Stopping:
         """The usual price of a round that stops by itself; None before there was one."""
         return self._price.value if self._price else None
 
-    def enough(self, confidences: Sequence[Sequence[float]], price: float) -> bool:
-        """Whether one more pass, at ``price`` more for the round, would earn too little."""
-        alive = sum(prod(map(self.trust.rate, own)) for own in confidences)
-        worth = max(1.0, self._speed.value) * len(confidences)
-        return alive * self._next.value < price * worth
+    def enough(self, confidences: Sequence[Sequence[float]], prices: Sequence[float]) -> bool:
+        """Whether further tokens would earn too little, however many.
 
-    def passed(self, rounds: Sequence[Round], price: float) -> None:
-        """Rounds of one pass were over, each at ``price``."""
-        self._speed.add(sum(r.committed for r in rounds), price * len(rounds))
+        ``prices[i]`` is the price of the i-th, in plain steps.
+        """
+        alive = sum(prod(map(self.trust.rate, own)) for own in confidences)
+        worth, following = max(1.0, self._speed.value) * len(confidences), self._next.value
+        earned = spent = 0.0
+        for price in prices:
+            alive *= following
+            earned += alive
+            spent += price * worth
+            if earned >= spent:
+                return False
+        return True
 
     def observe(self, rounds: Sequence[Round], price: float) -> None:
-        """Rounds whose drafts could stop by themselves."""
+        """Rounds of one pass, each at ``price``, whose drafts could stop by themselves."""
+        self._speed.add(sum(r.committed for r in rounds), price * len(rounds))
         if self._price is None:
             self._price = Share(price, 1.0)
         else:
