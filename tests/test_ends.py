@@ -14,6 +14,7 @@ from breakeven.decode.generate import generate
 from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.decode.policy.base import Policy
 from breakeven.decode.policy.fixed import Confidence, Fixed
+from breakeven.decode.policy.stopping import Stopping
 from breakeven.decode.request import Request
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.registry import untrained
@@ -128,3 +129,21 @@ def test_a_confident_policy_saves_passes_and_not_only_rows(asked: list[Request])
     drafter = drafter_of("fastmtp", asked)
     list(generate(VERIFIER, asked, drafter=drafter, policy=Confidence(6, 0.3), ledger=ledger))
     assert ledger.count(Phase.DRAFT) < 4 * len(ledger.rounds)
+
+
+def test_a_draft_that_has_ended_earns_nothing_more() -> None:
+    seen: list[Sequence[Sequence[float]]] = []
+
+    def enough(confidences: Sequence[Sequence[float]]) -> bool:
+        seen.append(confidences)
+        return False
+
+    context = Context(VERIFIER, [[1], [1]], VERIFIER.new_cache(2, 4), Ledger())
+    context.ends, context.enough = [frozenset({7}), frozenset({8})], enough
+    assert not context.done([[7, 5], [7, 5]], [[0.9, 0.8], [0.7, 0.6]])
+    assert context.done([[7, 5], [3, 8]], [[0.9, 0.8], [0.7, 0.6]])
+    assert seen == [[(), [0.7, 0.6]]]
+    stopping = Stopping()
+    alone = stopping.enough([[0.99]], [0.5])
+    beside = stopping.enough([[0.99], ()], [0.5])
+    assert (alone, beside) == (False, True)

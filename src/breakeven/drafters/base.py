@@ -16,7 +16,10 @@ from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
 
 Enough = Callable[[Sequence[Sequence[float]]], bool]
-"""Told the confidences of each request's drafts so far: whether another pass is not worth it."""
+"""Told the confidences of each request's drafts so far: whether another pass is not worth it.
+
+A draft that has reached its answer's end has none.
+"""
 
 
 def never(confidences: Sequence[Sequence[float]]) -> bool:
@@ -57,9 +60,10 @@ class Context:
         It is when every draft has reached its answer's end, and when the policy has enough.
         """
         going = [
-            own for slot, own in enumerate(sure) if self.ends_of(slot).isdisjoint(drafts[slot])
+            own if self.ends_of(slot).isdisjoint(drafts[slot]) else ()
+            for slot, own in enumerate(sure)
         ]
-        return not going or self.enough(going)
+        return not any(going) or self.enough(going)
 
 
 @dataclass(frozen=True, slots=True)

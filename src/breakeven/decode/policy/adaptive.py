@@ -117,7 +117,7 @@ class Adaptive(Policy):
         """Whether further tokens are worth less than their passes."""
         if not self._steps:
             return False
-        return self._stopping.enough(confidences, self._steps[len(confidences[0]) :])
+        return self._stopping.enough(confidences, self._steps[max(map(len, confidences)) :])
 
     def _committed(self, prospects: Sequence[Prospect], most: int, light: bool) -> list[float]:
         """Expected tokens of a round of 0, 1, … ``most`` drafts, over all requests."""

@@ -53,7 +53,8 @@ class Policy(ABC):
     def enough(self, confidences: Sequence[Sequence[float]]) -> bool:
         """Whether drafting, token by token, should stop; asked after each token.
 
-        ``confidences[b]`` are those of request b's tokens in this round.
+        ``confidences[b]`` are those of request b's tokens in this round, none once its answer has
+        ended.
         """
         return False
 

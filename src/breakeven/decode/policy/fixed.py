@@ -36,7 +36,7 @@ class Confidence(Fixed):
 
     def enough(self, confidences: Sequence[Sequence[float]]) -> bool:
         """Once every request's product is too small."""
-        return all(prod(own) < self.threshold for own in confidences)
+        return all(prod(own) < self.threshold for own in confidences if own)
 
     def trim(self, draft: Draft) -> Draft:
         """The tokens before the first whose product of confidences is too small."""

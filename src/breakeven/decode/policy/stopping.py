@@ -71,9 +71,10 @@ class Stopping:
     def enough(self, confidences: Sequence[Sequence[float]], prices: Sequence[float]) -> bool:
         """Whether further tokens would earn too little, however many.
 
+        A request without confidences has nothing more to earn, but its rows cost as before.
         ``prices[i]`` is the price of the i-th, in plain steps.
         """
-        alive = sum(prod(map(self.trust.rate, own)) for own in confidences)
+        alive = sum(prod(map(self.trust.rate, own)) for own in confidences if own)
         worth, following = max(1.0, self._speed.value) * len(confidences), self._next.value
         earned = spent = 0.0
         for price in prices:
