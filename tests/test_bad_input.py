@@ -90,6 +90,26 @@ def test_so_many_threads_that_the_process_would_die_are_refused(model: Path) -> 
         load_verifier(str(model), threads=100_000)
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-d", "ngram", "-k", "100000000"], "K = 100000000 for policy 'fixed': give 1 to 256"),
+        (["-d", "ngram", "-d", "suffix"], "--drafter is given 2 times: give one; breakeven bench"),
+    ],
+)
+def test_more_drafts_or_drafters_than_there_can_be(
+    model: Path, capsys: Captured, words: list[str], says: str
+) -> None:
+    assert run(["generate", "hi", "-m", str(model), *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {says}")
+
+
+@pytest.mark.parametrize("size", ["inf", "1e305"])
+def test_a_cache_without_bounds_is_no_bound(model: Path, size: str) -> None:
+    call = ["generate", "hi", "-m", str(model), "--max-new-tokens", "2", "--cache-mb", size]
+    assert run(call) == 0
+
+
 def test_stop_strings_and_comparing_go_together(model: Path, capsys: Captured) -> None:
     call = ["generate", "hi", "-m", str(model), "--max-new-tokens", "6", "--json"]
     assert run([*call, "--stop", "L", "-d", "ngram", "--compare"]) == 0

@@ -100,6 +100,17 @@ def test_what_needs_the_host_takes_the_readable_way(gated: PeftBdObjective) -> N
     same(lambda: PeftBD(own.adapter, own.plan), 3, 2)
 
 
+def test_the_memory_of_one_drafters_cache_serves_the_next(
+    script: dict[tuple[int, ...], list[int]],
+) -> None:
+    """Caches are kept for their graphs; requests of a batch are moved in them."""
+    verifier, own = GraphVerifier(EAGER, capture=False), PeftBD.untrained(EAGER, 3)
+    for make in (lambda: PeftBD(own.adapter, own.plan), NGram):
+        for _ in range(2):
+            found, _ = decoded(verifier, make(), 3, 3)
+            assert {r.prompt: a.tokens for r, a in zip(REQUESTS, found, strict=True)} == script
+
+
 def test_plain_decoding_is_the_same() -> None:
     expected, _ = decoded(EAGER, None, 0, 3)
     found, ledger = decoded(GraphVerifier(EAGER, capture=False), None, 0, 3)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,8 +44,8 @@ PromptFile = Annotated[
     Path | None,
     typer.Option("--file", metavar="FILE", help="A JSONL file of prompts instead (or as well)."),
 ]
-DrafterName = Annotated[
-    str | None,
+DrafterNames = Annotated[
+    list[str] | None,
     typer.Option(
         "--drafter", "-d", metavar="NAME[=DIR]", help="Decode speculatively with this drafter."
     ),
@@ -80,7 +81,7 @@ def generate(
     prompt: Texts = None,
     file: PromptFile = None,
     model: ModelName = BUNDLED,
-    drafter: DrafterName = None,
+    drafter: DrafterNames = None,
     k: DraftTokens = None,
     policy: PolicyName = "fixed",
     calibration: Prices = None,
@@ -123,10 +124,10 @@ def generate(
     asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
     if not asked:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
-    helper = None if drafter is None or k == 0 else chosen(drafter, loaded)
+    helper = None if not drafter or k == 0 else chosen(drafter, loaded)
     prices = None if calibration is None else prices_for(loaded, calibration)
     lengths = policy_named(policy, k or None, prices)
-    memory = None if cache_mb is None else int(cache_mb * 1e6)
+    memory = None if cache_mb is None or isinf(cache_mb * 1e6) else int(cache_mb * 1e6)
     if batch > 1:
         show_cache(loaded, asked, batch, helper, lengths.longest, memory)
     run = partial(
@@ -198,11 +199,15 @@ def typed(texts: list[str]) -> Iterator[Prompt]:
         yield Prompt(str(number), "typed", (Message("user", content),))
 
 
-def chosen(text: str, loaded: Loaded) -> Drafter:
-    """The drafter named ``NAME`` or ``NAME=DIR``."""
+def chosen(texts: list[str], loaded: Loaded) -> Drafter:
+    """The drafter named ``NAME`` or ``NAME=DIR``, of which there may be one."""
     from breakeven.drafters.registry import create
 
-    name, equals, folder = text.partition("=")
+    if len(texts) > 1:
+        raise DataError(
+            f"--drafter is given {len(texts)} times: give one; breakeven bench compares several"
+        )
+    name, equals, folder = texts[0].partition("=")
     return create(name, loaded, folder if equals else None)
 
 

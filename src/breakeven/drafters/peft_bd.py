@@ -108,6 +108,7 @@ class BlockDrafter(MarginalDrafter):
         """The ``top`` likeliest tokens of each position; of a decided one, that token alone."""
         canvas, out, index = self._denoise(context, k, "all")
         assert out.logits is not None
+        top = min(top, out.logits.shape[-1])
         shares, named = out.logits.softmax(dim=-1, dtype=torch.float32).topk(top, dim=-1)
         spread = index[:, :, None].expand(-1, -1, top)
         shares, named = shares.cpu().gather(1, spread), named.cpu().gather(1, spread)

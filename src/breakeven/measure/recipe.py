@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from breakeven.config import Section, Seed
+from breakeven.decode.policy.named import MOST
 from breakeven.measure.configuration import (
     Configuration,
     check,
@@ -41,10 +42,7 @@ def _numbers(lengths: Any) -> Any:
     return parse_lengths(lengths) if isinstance(lengths, str) else lengths
 
 
-MOST_DRAFTS = 256
-"""Every verify width up to the longest draft's is warmed up: longer ones only cost time."""
-
-Length = Annotated[int, Field(gt=0, le=MOST_DRAFTS)] | Literal["confidence", "adaptive"]
+Length = Annotated[int, Field(gt=0, le=MOST)] | Literal["confidence", "adaptive"]
 Lengths = Annotated[tuple[Length, ...], BeforeValidator(_numbers)]
 
 

@@ -40,13 +40,13 @@ def rescore(verifier: Verifier, prompt: Sequence[int], tokens: Sequence[int]) ->
     logits = verifier.head(out.hidden[:, len(prompt) - 1 :])[0]  # [n, V]
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
-    best_two = logits.topk(2).values  # [n, 2]
+    best_two = logits.topk(min(2, logits.shape[-1])).values  # [n, 2]
     emitted = torch.tensor(tokens, device=logits.device)[:, None]
     top = best_two[:, 0]
     return Scores(
         best=tuple(logits.argmax(-1).tolist()),
         top=tuple(top.tolist()),
-        margin=tuple((top - best_two[:, 1]).tolist()),
+        margin=tuple((top - best_two[:, -1]).tolist()),
         gap=tuple((top - logits.gather(1, emitted)[:, 0]).tolist()),
     )
 

@@ -79,10 +79,11 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> KVCache:
-        """An empty cache."""
+        """An empty cache, which may be written in and outside of inference mode."""
         shape = (layers, batch, kv_heads, capacity, head_dim)
-        keys = torch.zeros(shape, dtype=dtype, device=device)
-        return cls(keys, torch.zeros_like(keys), torch.zeros(batch, dtype=torch.long))
+        with torch.inference_mode(False):  # another drafter may get this memory later
+            keys = torch.zeros(shape, dtype=dtype, device=device)
+            return cls(keys, torch.zeros_like(keys), torch.zeros(batch, dtype=torch.long))
 
     @property
     def batch(self) -> int:

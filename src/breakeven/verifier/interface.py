@@ -115,10 +115,13 @@ class Verifier(ABC):
         return self.head(hidden).argmax(dim=-1)
 
     def weigh(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """The ids of :meth:`choose`, and by how much each one's logit is above the next."""
+        """The ids of :meth:`choose`, and by how much each one's logit is above the next.
+
+        In a vocabulary of one token there is no next: the margin is 0.
+        """
         logits = self.head(hidden)
-        best, second = logits.topk(2, dim=-1).values.unbind(dim=-1)
-        return logits.argmax(dim=-1), best - second
+        best = logits.topk(min(2, logits.shape[-1]), dim=-1).values
+        return logits.argmax(dim=-1), best[..., 0] - best[..., -1]
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache for ``batch`` requests of at most ``capacity`` rows each."""

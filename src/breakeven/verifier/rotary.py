@@ -42,7 +42,8 @@ class Rotary:
         """The same frequencies with tables on ``device``.
 
         With ``positions`` they are made for so many once and for all: they never move, and a
-        look-up asks nothing of the host.
+        look-up asks nothing of the host. Drafted rows behind the last, which cannot be committed,
+        stand at the last.
         """
         twin = self.recast(self._dtype)
         twin._device = device
@@ -55,6 +56,7 @@ class Rotary:
         """Look the positions up, growing the tables when they are new."""
         if self._whole:
             cos, sin = self._cos, self._sin
+            positions = positions.clamp(max=len(cos) - 1)
         else:
             cos, sin = self.tables(int(positions.max()) + 1)
         index = positions.to(cos.device)

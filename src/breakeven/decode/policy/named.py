@@ -16,6 +16,8 @@ POLICIES = {
 }
 LONGEST = {"fixed": 4, "confidence": 8, "adaptive": 16}
 """K where none is given."""
+MOST = 256
+"""The largest K. Longer drafts only cost time, and the cache has as many rows more."""
 
 
 def policy_named(
@@ -29,8 +31,8 @@ def policy_named(
     if name not in POLICIES:
         raise RecipeError(f"no policy is called '{name}'; {nearest(name, POLICIES)}")
     longest = LONGEST[name] if k is None else k
-    if longest < 1:
-        raise RecipeError(f"K = {longest} for policy '{name}': give 1 or more")
+    if not 1 <= longest <= MOST:
+        raise RecipeError(f"K = {longest} for policy '{name}': give 1 to {MOST}")
     if name == "adaptive":
         return Adaptive(longest, curve)
     return Confidence(longest) if name == "confidence" else Fixed(longest)
