@@ -4,8 +4,9 @@
 
 Decodes test prompts of the artifact greedily, each alone, and prints acceptance length, survival
 and a bootstrap interval over prompts. Every answer is held against the verifier's own
-continuation in the artifact. ``--write-profile`` puts ``speculation_profile.json`` beside the
-drafter's weights. Needs no quiet machine.
+continuation in the artifact. ``--option groups=2`` sets an option of the drafters.
+``--write-profile`` puts ``speculation_profile.json`` beside the drafter's weights. Needs no quiet
+machine.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from rich.console import Console
 from rich.table import Table
 
+from breakeven.cost.profile import PROFILE_FILE
 from breakeven.data.artifact import Row, load_artifact
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import create
@@ -36,7 +39,6 @@ from breakeven.measure.trial import Decoding, Method
 from breakeven.progress import meter
 from breakeven.verifier.load import Loaded, load_verifier
 
-PROFILE = "speculation_profile.json"
 WIDE = 120  # columns, also where the output is no terminal
 
 
@@ -110,12 +112,23 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--verifier", default="smollm2-135m")
     parser.add_argument("--artifact", type=Path, default=Path("assets/smollm2-135m"))
     parser.add_argument("--split", default="test")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--prompts", type=int, help="default: all of the split")
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--write-profile", action="store_true")
     parser.add_argument("--json", type=Path)
     return parser.parse_args(arguments)
+
+
+def chosen_options(texts: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` pairs, values as in YAML.
+
+    >>> chosen_options(["groups=2", "bonus=false"])
+    {'groups': 2, 'bonus': False}
+    """
+    pairs = (text.partition("=") for text in texts)
+    return {key: yaml.safe_load(value) for key, _, value in pairs}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -136,11 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             artifact=str(options.artifact),
             split=options.split,
         )
-        drafter = create(name, loaded, folder)
+        drafter = create(name, loaded, folder, **chosen_options(options.option))
         found = decode(loaded, drafter, configuration, chosen, plan)
         results.append(found)
         if options.write_profile and folder is not None:
-            write_json(folder / PROFILE, found.profile)
+            write_json(folder / PROFILE_FILE, found.profile)
     console = Console()
     console.width = max(console.width, WIDE)
     console.print(table(results))

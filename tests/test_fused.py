@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from breakeven.core import Phase
+from breakeven.cost.curve import CostCurve
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.generate import generate
+from breakeven.decode.policy.adaptive import Adaptive
+from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Request
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.early_exit import EarlyExit
 from breakeven.drafters.fused import Fused
 from breakeven.drafters.hybrid import Hybrid
 from breakeven.drafters.peft_bd import GatedPeftBD
+from breakeven.drafters.registry import create
 from breakeven.drafters.scripted import Dressed, Synthetic
 from breakeven.drafters.suffix import Suffix
-from breakeven.errors import DrafterError
+from breakeven.errors import DataError, DrafterError
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.verifier.decoder import LeanVerifier
+from breakeven.verifier.identity import Identity
+from breakeven.verifier.interface import Verifier
+from breakeven.verifier.load import Loaded
+from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import chain, draft_block, with_groups
 from tiny import FAMILIES, tiny_config, tiny_verifier
 from training import fit, objective_of, own_rows, shaken
@@ -32,13 +42,16 @@ def trained(verifier: LeanVerifier, count: int = 4, **settings: object) -> PeftB
     return objective
 
 
+@pytest.mark.parametrize("masks", [3, 1])
 @pytest.mark.parametrize("settings", [{}, {"causal": True}, {"layers": 1, "late": True}])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_groups_are_separate_draft_passes(family: str, settings: dict[str, object]) -> None:
+def test_groups_are_separate_draft_passes(
+    family: str, settings: dict[str, object], masks: int
+) -> None:
     """In float64: group g is the draft pass after g accepted drafts, and the chain is untouched."""
     verifier = tiny_verifier(family)
     objective = shaken(trained(verifier, 1, **settings))
-    shape = objective.plan.shape
+    shape = replace(objective.plan.shape, masks=masks)
     prompt, drafts = [5, 2, 9, 4], [7, 1]
     cache = verifier.new_cache(1, 32)
     layout = chain(torch.tensor([prompt[:-1]]), cache.lengths)
@@ -62,13 +75,15 @@ def test_groups_are_separate_draft_passes(family: str, settings: dict[str, objec
         block = draft_block(torch.tensor([text[-1:]]), alone.lengths, shape)
         out = verifier.run(Phase.DRAFT, block, alone, Ledger(), adapter=objective.adapter).logits
         assert out is not None
-        group = fused[:, 3 + 3 * accepted : 6 + 3 * accepted]
+        group = fused[:, 3 + masks * accepted : 3 + masks * (accepted + 1)]
         assert (group - out[:, 1:]).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize("groups", [None, 1, 2])
+@pytest.mark.parametrize(("groups", "masks"), [(None, 3), (1, 3), (2, 3), (2, 2), (None, 1)])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_fused_round_is_one_pass_and_changes_no_token(batch: int, groups: int | None) -> None:
+def test_a_fused_round_is_one_pass_and_changes_no_token(
+    batch: int, groups: int | None, masks: int
+) -> None:
     verifier = tiny_verifier()
     rows = own_rows(verifier, 4)
     objective = trained(verifier)
@@ -76,11 +91,127 @@ def test_a_fused_round_is_one_pass_and_changes_no_token(batch: int, groups: int 
     requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
     for k in (1, 2, 5):
         ledger = Ledger()
-        drafter = Fused(objective.adapter, objective.plan, groups=groups)
+        drafter = Fused(objective.adapter, objective.plan, groups=groups, masks=masks)
         answers = generate(verifier, requests, drafter=drafter, k=k, batch=batch, ledger=ledger)
         assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
         assert ledger.count(Phase.DRAFT) == 0
         assert any(r.accepted for r in ledger.rounds)
+        assert max(r.drafted for r in ledger.rounds) == min(k, masks)
+        widest = max(p.rows for p in ledger.passes if p.phase is Phase.VERIFY)
+        assert widest <= min(k, masks) + 1 + drafter.scratch_rows
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_rounds_are_those_that_a_layout_is_priced_by(groups: int) -> None:
+    """Widths of passes and rounds without drafts, as :mod:`breakeven.cost.layout` says."""
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 2, new_tokens=48)
+    objective = trained(verifier)
+    fit(objective, rows, 20)
+    drafter = Fused(objective.adapter, objective.plan, groups=groups, masks=2)
+    for row in rows:
+        ledger = Ledger()
+        request = Request(row.id, row.prompt_ids, 48)
+        list(generate(verifier, [request], drafter=drafter, k=2, ledger=ledger))
+        passes = [p for p in ledger.passes if p.phase is Phase.VERIFY]
+        left = 0
+        for bought, entry in list(zip(passes, ledger.rounds, strict=True))[:-2]:  # room is short
+            assert entry.drafted == left
+            assert bought.rows == left + 1 + 2 * min(left + 1, groups)
+            left = 2 if entry.accepted < groups else 0
+
+
+def test_no_masks_are_plain_decoding() -> None:
+    verifier = tiny_verifier()
+    [row] = own_rows(verifier, 1)
+    drafter = Fused(trained(verifier, 1).adapter, BlockPlan(3), masks=0)
+    assert (drafter.longest, drafter.scratch_rows) == (0, 0)
+    for policy in (Fixed(3), Adaptive(3, CostCurve.of({1: 1.0, 2: 1.0}))):
+        ledger = Ledger()
+        request = Request(row.id, row.prompt_ids, 16)
+        [answer] = generate(verifier, [request], drafter=drafter, policy=policy, ledger=ledger)
+        assert tuple(answer.tokens) == row.continuation_ids
+        assert {p.rows for p in ledger.passes if p.phase is not Phase.PREFILL} == {1}
+
+
+def profiled(verifier: LeanVerifier, folder: Path, rates: list[float]) -> Path:
+    objective = trained(verifier, 1)
+    objective.save(folder)
+    free = {"verify_width": len(rates)}
+    profile = {
+        "num_speculative_tokens": len(rates),
+        "conditional_accept_rates": rates,
+        "measurement_conditions": free,
+    }
+    (folder / "speculation_profile.json").write_text(json.dumps(profile))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("rate", "slope", "groups", "masks"),
+    [(0.8, 0.0, 4, 3), (0.8, 1.0, None, 0), (0.2, 0.05, 1, 1), (0.8, 0.09, 2, 1)],
+)
+def test_the_layout_follows_from_the_curve_and_the_profile(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rate: float,
+    slope: float,
+    groups: int | None,
+    masks: int,
+) -> None:
+    verifier = tiny_verifier()
+    folder = profiled(verifier, tmp_path, [1.0, rate, rate / 4, rate / 4])
+    asked: list[int] = []
+
+    def curve(verifier: Verifier, widest: int, adapter: RowLoRA) -> CostCurve:
+        asked.append(widest)
+        return CostCurve.of({1: 1.0, 2: 1.0 + slope})
+
+    monkeypatch.setattr("breakeven.drafters.fused.quick_curve", curve)
+    drafter = Fused.load(folder, verifier)
+    assert (drafter.groups, drafter.shape.masks) == (groups, masks)
+    assert drafter.scratch_rows == masks * (groups or 1)
+    assert asked == [16]
+    forced = Fused.load(folder, verifier, groups=3, masks=2)
+    assert (forced.groups, forced.longest, forced.scratch_rows) == (3, 2, 6)
+    assert asked == [16]
+    assert Fused.load(folder, verifier, masks=2).shape.masks in (0, 2)
+    assert asked == [16, 9]
+
+
+def test_a_measured_layout_changes_no_token(tmp_path: Path) -> None:
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 2)
+    folder = profiled(verifier, tmp_path, [1.0, 0.9, 0.9, 0.9])
+    drafter = Fused.load(folder, verifier)
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    answers = generate(verifier, requests, drafter=drafter, k=3)
+    assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+    (folder / "speculation_profile.json").unlink()
+    assert Fused.load(folder, verifier).scratch_rows == 12
+    (folder / "speculation_profile.json").write_text("{}")
+    with pytest.raises(DataError, match="not a speculation profile"):
+        Fused.load(folder, verifier)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"groups": 0}, "groups 0: give 1 or more, or auto"),
+        ({"groups": "all"}, "groups all: give 1 or more, or auto"),
+        ({"masks": 4}, "masks 4: give 1 to 3"),
+        ({"masks": True}, "masks True: give 1 to 3"),
+        ({"mask": 2}, "has no option 'mask'; did you mean 'masks'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    tmp_path: Path, options: dict[str, object], says: str
+) -> None:
+    verifier = tiny_verifier()
+    loaded = Loaded(verifier, None, Identity("tiny", *["0" * 64] * 3), frozenset(), tmp_path)
+    trained(verifier, 1).save(tmp_path)
+    with pytest.raises(DrafterError, match=says):
+        create("peft-bd-fused", loaded, tmp_path, **options)
 
 
 def test_the_drafts_are_those_of_a_pass_of_their_own() -> None:

@@ -8,7 +8,9 @@ the token behind the bonus, which it does not know, exactly as in training, so n
 against a pass of its own.
 
 A round costs one pass of ``K + 1 + groups * masks`` rows: what pays on a device where rows are
-nearly free is dear where they are not.
+nearly free is dear where they are not. So how many outcomes are provided for, and with how many
+masks, follows from the measured price of rows here and from how often the drafts were right
+(:mod:`breakeven.cost.layout`), unless it is given.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from breakeven.core import Draft, Verified
+from breakeven.cost.layout import Layout, fastest, layouts
+from breakeven.cost.profile import PROFILE_FILE, read_rates
 from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.peft_bd import GatedPeftBD
@@ -30,7 +34,8 @@ from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.lora import RowLoRA
-from breakeven.verifier.rows import Rows, with_groups
+from breakeven.verifier.rows import BlockShape, Rows, with_groups
+from breakeven.verifier.timing import quick_curve
 
 
 class Fused(Drafter):
@@ -45,18 +50,24 @@ class Fused(Drafter):
         verifier: Identity | None = None,
         *,
         groups: int | None = None,
+        masks: int | None = None,
+        drafts: int | None = None,
     ) -> None:
-        """``groups``: outcomes provided for, fewest accepted first (default: all)."""
+        """``groups``: outcomes provided for, fewest accepted first (default: all). ``masks``: of
+        the block's, how many ride in each group (default: all; 0: none, which is plain decoding).
+        ``drafts``: the most that are verified in a round (default: as many as there are masks).
+        """
         if plan.labels != "shift" or not plan.gated or plan.shape.rooted:
             raise DrafterError(
                 f"{self.name} needs shifted labels, a gated adapter and the root before the block"
             )
-        if groups is not None and groups < 1:
-            raise DrafterError(f"{self.name}: groups {groups}: give 1 or more")
-        self.adapter, self.plan, self.verifier, self.groups = adapter, plan, verifier, groups
-        self.longest = plan.masks
-        self.scratch_rows = (groups or plan.masks + 1) * plan.masks
-        self._ids = torch.zeros(0, plan.masks, dtype=torch.long)  # [B, masks], where ids are made
+        _check(self.name, groups, masks, plan)
+        masks = plan.masks if masks is None else masks
+        self.adapter, self.plan, self.verifier = adapter, plan, verifier
+        self.groups, self.shape = groups, BlockShape(masks, causal=plan.causal)
+        self._most = self.longest = masks if drafts is None else min(masks, drafts)
+        self.scratch_rows = (groups or self._most + 1) * masks
+        self._ids = torch.zeros(0, masks, dtype=torch.long)  # [B, masks], where ids are made
         self._counts: list[int] = []  # how many of a slot's are drafts: all or none
         self._groups = 0  # in the pass of this round
 
@@ -85,8 +96,10 @@ class Fused(Drafter):
 
     def board(self, context: Context, rows: Rows) -> Boarding:
         """One group of masks for each outcome of the chain ``rows``, as far as groups go."""
-        self._groups = min(rows.width, self.groups or self.plan.masks + 1)
-        layout = with_groups(rows, self.plan.shape, self._groups)
+        if not self.shape.masks:
+            return Boarding(rows)
+        self._groups = min(rows.width, self.groups or self._most + 1)
+        layout = with_groups(rows, self.shape, self._groups)
         last = context.verifier.shape.max_positions - 1
         layout = replace(layout, positions=layout.positions.clamp(max=last))
         return Boarding(layout, self.adapter)
@@ -94,16 +107,16 @@ class Fused(Drafter):
     @torch.inference_mode()
     def land(self, choices: Tensor, accepted: Tensor) -> None:
         """Keep the group of each outcome."""
-        groups = choices.view(len(accepted), self._groups, self.plan.masks)
+        groups = choices.view(len(accepted), self._groups, self.shape.masks)
         index = accepted.clamp(max=self._groups - 1)[:, None, None]
-        self._ids = groups.gather(1, index.expand(-1, 1, self.plan.masks))[:, 0].clone()
+        self._ids = groups.gather(1, index.expand(-1, 1, self.shape.masks))[:, 0].clone()
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
     ) -> None:
         """An outcome without a group, or a plain step, leaves nothing to verify."""
         for slot, outcome in enumerate(verified):
-            self._counts[slot] = self.plan.masks if outcome.accepted < self._groups else 0
+            self._counts[slot] = self._most if outcome.accepted < self._groups else 0
         self._groups = 0
 
     @torch.inference_mode()
@@ -114,11 +127,50 @@ class Fused(Drafter):
 
     @classmethod
     def load(
-        cls, folder: Path, verifier: Verifier, identity: Identity | None = None, **options: Any
+        cls,
+        folder: Path,
+        verifier: Verifier,
+        identity: Identity | None = None,
+        groups: int | Literal["auto"] = "auto",
+        masks: int | None = None,
     ) -> Self:
-        """The adapter of a ``peft-bd-gated`` folder."""
+        """The adapter of a ``peft-bd-gated`` folder.
+
+        ``groups: auto`` takes the fastest layout for the acceptance in the folder's
+        ``speculation_profile.json`` and the prices of passes, which are measured now, in less than
+        a hundred of them; in a folder without a profile every outcome has a group. ``masks`` is
+        chosen with it unless it is given.
+        """
         gated = GatedPeftBD.load(folder, verifier, identity)
-        unknown = set(options) - {"groups"}
-        if unknown:
-            raise DrafterError(f"{cls.name}: option '{min(unknown)}' is unknown; give groups")
-        return cls(gated.adapter, gated.plan, gated.verifier, **options)
+        adapter, plan = gated.adapter, gated.plan
+        chosen: dict[str, Any] = {"groups": None if groups == "auto" else groups, "masks": masks}
+        _check(cls.name, **chosen, plan=plan)
+        if groups == "auto" and masks != 0 and (folder / PROFILE_FILE).is_file():
+            rates = read_rates(folder / PROFILE_FILE)[: plan.masks]
+            layout = measured_layout(rates, verifier, adapter, plan, masks)
+            chosen = {"groups": layout.groups or None, "masks": layout.masks}
+            chosen["drafts"] = layout.drafts
+        return cls(adapter, plan, gated.verifier, **chosen)
+
+
+def measured_layout(
+    rates: Sequence[float],
+    verifier: Verifier,
+    adapter: RowLoRA,
+    plan: BlockPlan,
+    masks: int | None = None,
+) -> Layout:
+    """The fastest layout for these acceptance rates, with passes timed on ``verifier`` now."""
+    most = plan.masks if masks is None else masks
+    curve = quick_curve(verifier, most + 1 + (most + 1) * most, adapter)
+    return fastest(layouts(rates, curve, masks=masks))
+
+
+def _check(drafter: str, groups: int | None, masks: int | None, plan: BlockPlan) -> None:
+    if groups is not None and (type(groups) is not int or groups < 1):
+        raise DrafterError(f"{drafter}: groups {groups}: give 1 or more, or auto")
+    if masks is not None and (type(masks) is not int or not 0 <= masks <= plan.masks):
+        raise DrafterError(
+            f"{drafter}: masks {masks}: give 1 to {plan.masks}, as the adapter was trained with, "
+            "or 0 for plain decoding"
+        )

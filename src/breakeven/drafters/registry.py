@@ -68,7 +68,7 @@ METHODS = {
     "peft-bd-fused": Method(
         "breakeven.drafters.fused:Fused",
         True,
-        "the adapter of a peft-bd-gated folder, its masks aboard the verify pass",
+        "the adapter of a peft-bd-gated folder, aboard the verify pass as far as rows are cheap",
     ),
     "quantized": Method(
         "breakeven.drafters.quantized:Quantized",

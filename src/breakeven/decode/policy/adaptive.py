@@ -76,7 +76,8 @@ class Adaptive(Policy):
             self._curve = quick_curve(verifier, self.longest + 1)
         self._cost = RunningCost(self._curve, sequential=drafter.sequential)
         self._free, self._sequential = drafter.free, drafter.sequential
-        self._deepest = min(self.longest, drafter.longest or self.longest)
+        drafts = self.longest if drafter.longest is None else drafter.longest
+        self._deepest = min(self.longest, drafts)
         if not drafter.looks_up:
             self.longest = self._deepest
 

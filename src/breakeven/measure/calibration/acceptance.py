@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from breakeven.cost.breakeven import survival_of
-from breakeven.errors import DataError, RecipeError
+from breakeven.cost.profile import checked_rates, read_rates
+from breakeven.errors import RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def read_acceptance(text: str) -> Acceptance:
     (0.8, 0.6)
     """
     if text.endswith(".json"):
-        return _from_profile(Path(text))
+        return Acceptance(read_rates(Path(text)), str(Path(text)))
     try:
         rates = tuple(float(word) for word in text.split(","))
     except ValueError:
@@ -49,27 +48,4 @@ def read_acceptance(text: str) -> Acceptance:
             f"--acceptance '{text}': conditional rates such as 0.8,0.6,0.5, or the path of a"
             " speculation_profile.json"
         ) from None
-    return Acceptance(_checked(rates, "--acceptance"))
-
-
-def _from_profile(path: Path) -> Acceptance:
-    """Measured rates; those of a free first token, which are 1, are left out."""
-    try:
-        profile: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        rates = tuple(float(rate) for rate in profile["conditional_accept_rates"])
-        width = profile.get("measurement_conditions", {}).get("verify_width")
-        free = int(width is not None and int(width) == int(profile["num_speculative_tokens"]))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; `breakeven bench` writes profiles") from None
-    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: not a speculation profile ({error!r})") from None
-    if not rates[free:]:
-        raise DataError(f"{path}: no acceptance beyond the free first token")
-    return Acceptance(_checked(rates[free:], str(path)), str(path))
-
-
-def _checked(rates: tuple[float, ...], where: str) -> tuple[float, ...]:
-    for rate in rates:
-        if not 0.0 <= rate <= 1.0:
-            raise RecipeError(f"{where}: {rate:g} is not a probability; give values in 0–1")
-    return rates
+    return Acceptance(checked_rates(rates, "--acceptance"))
