@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from breakeven.data.contract import Contract
 from breakeven.data.prepare import make_room as prepare_room
 from breakeven.drafters import registry
 from breakeven.drafters.card import CARD_FILE, Card
+from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.errors import DataError, DrafterError, ModelError, OutputExistsError
 from breakeven.measure.description import open_folder
 from breakeven.train.run import DRAFTER_FILES, TRAINING_FOLDER, check_room, make_room
@@ -177,11 +179,33 @@ def test_bench_started_over_keeps_no_old_figures(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["configuration.json"]
 
 
-@pytest.mark.parametrize("value", ["x", None, [1], 0, -2])
+@pytest.mark.parametrize("value", ["x", None, [1], 0, -2, True, 2.0, 10**30])
 def test_a_size_on_a_card_that_is_none_is_named(tmp_path: Path, value: Any) -> None:
     Card("peft-bd-gated", None, {"masks": value, "causal": True}).write(tmp_path)
     with pytest.raises(DrafterError, match=rf"{CARD_FILE}: masks = .* is not a whole number"):
         registry.create("peft-bd-gated", tiny_loaded(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [("last", "x", "whole number"), ("last", [1], "whole number"), ("causal", 1, "true or false")],
+)
+def test_a_card_with_a_setting_of_another_kind_is_one_line(
+    tmp_path: Path, name: str, value: Any, says: str
+) -> None:
+    GatedPeftBD.untrained(tiny_loaded().verifier, 4).save(tmp_path)
+    card = Card.read(tmp_path, "peft-bd-gated", None)
+    Card(card.drafter, None, {**card.settings, name: value}).write(tmp_path)
+    with pytest.raises(DrafterError, match=rf"{CARD_FILE}: {name} = .* is not .*{says}"):
+        registry.create("peft-bd-gated", tiny_loaded(), tmp_path)
+
+
+@pytest.mark.parametrize("value", [None, 7, 1.5, {}, []])
+def test_a_card_whose_hash_is_no_text_is_one_line(tmp_path: Path, value: Any) -> None:
+    owner = replace(tiny_loaded().identity, weights_sha256=value)
+    Card("layer-skip", owner, {"skip": [1], "layers": 2}).write(tmp_path)
+    with pytest.raises(DrafterError, match=f"{CARD_FILE}: not a drafter's card"):
+        registry.create("layer-skip", tiny_loaded(), tmp_path)
 
 
 @pytest.mark.parametrize("config", ["[]", "{}", '{"r": 0, "lora_alpha": 8}', '{"r": null}'])

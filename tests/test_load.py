@@ -205,3 +205,11 @@ def test_the_same_file_elsewhere_is_converted_once(tmp_path: Path) -> None:
     other.write_bytes(b"head" + bytes(3 * END) + b"liat")
     assert _stamp(here) == _stamp(there)
     assert _stamp(here) != _stamp(other)
+
+
+def test_a_hash_that_was_half_written_is_computed_anew(folder: Path, tmp_path: Path) -> None:
+    expected = load_verifier(str(folder)).identity
+    (memo,) = (tmp_path / "cache" / "identity").glob("*.txt")
+    memo.write_text(memo.read_text()[:20])  # killed on the way
+    assert load_verifier(str(folder)).identity == expected
+    assert memo.read_text() == expected.weights_sha256

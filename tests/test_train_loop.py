@@ -20,11 +20,11 @@ from breakeven.data.artifact import Row, load_artifact, write_artifact
 from breakeven.errors import TrainingError
 from breakeven.train import checkpoint
 from breakeven.train.feed import Feed, passes, spread, usable
-from breakeven.train.journal import Journal, entries
+from breakeven.train.journal import METRICS_FILE, Journal, entries
 from breakeven.train.loop import BEST, LATEST, Trainer
 from breakeven.train.objective import Judged, Objective
 from breakeven.train.recipe import DataSettings, FastMtpRecipe, LoopSettings
-from breakeven.train.run import fingerprint
+from breakeven.train.run import TRAINING_FOLDER, check_room, fingerprint
 from breakeven.train.schedule import Schedule
 from breakeven.train.validation import Validation
 from breakeven.verifier.decoder import LeanVerifier
@@ -332,3 +332,23 @@ def test_a_checkpoint_belongs_to_a_verifier_and_not_to_trackers(tmp_path: Path) 
     assert fingerprint(recipe.model_copy(update={"train": silent}), artifact, ours) == print_
     faster = recipe.train.model_copy(update={"lr": 1.0})
     assert fingerprint(recipe.model_copy(update={"train": faster}), artifact, ours) != print_
+
+
+def test_a_kill_while_the_journal_is_reopened_loses_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Journal(tmp_path, trackers=()).write(1, "train", loss=2.0)
+    before = entries(tmp_path / METRICS_FILE)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", killed)
+        with pytest.raises(Killed):
+            Journal(tmp_path, 1, trackers=())
+    assert entries(tmp_path / METRICS_FILE) == before
+    (tmp_path / TRAINING_FOLDER).mkdir()
+    for path in [p for p in tmp_path.iterdir() if p.is_file()]:
+        path.rename(tmp_path / TRAINING_FOLDER / path.name)
+    check_room(tmp_path, force=False)  # what the kill left is known as ours

@@ -12,6 +12,9 @@ from typing import Literal
 
 from breakeven.verifier.rows import BlockShape
 
+MOST_MASKS = 1024
+"""The widest block: a pass computes what each of its rows sees of all others."""
+
 Labels = Literal["same", "shift"]
 Anchoring = Literal["none", "root_in_block", "first_from_verifier"]
 

@@ -16,6 +16,8 @@ from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 
 CARD_FILE = "drafter.json"
+MOST = 10_000_000
+"""The largest number on a card: a vocabulary's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Card:
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
             owner = Identity(**tree["verifier"]) if tree["verifier"] else None
+            if owner and not all(isinstance(v, str) for v in dataclasses.astuple(owner)):
+                raise ValueError("a verifier's name and hashes are texts")
             card = cls(str(tree["drafter"]), owner, dict(tree["settings"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DrafterError(f"{path}: not a drafter's card ({error}); train it again") from None
@@ -68,13 +72,22 @@ class Card:
             raise DrafterError(f"{folder / CARD_FILE}: setting '{name}' is missing; train it again")
         return self.settings[name]
 
-    def size(self, folder: Path, name: str) -> int:
-        """A setting that is a whole number of 1 or more; :class:`DrafterError` otherwise."""
+    def size(self, folder: Path, name: str, most: int = MOST) -> int:
+        """A setting that is a whole number of 1 to ``most``; :class:`DrafterError` otherwise."""
         value = self.setting(folder, name)
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             raise DrafterError(
-                f"{folder / CARD_FILE}: {name} = {value!r} is not a whole number of 1 or more; "
+                f"{folder / CARD_FILE}: {name} = {value!r} is not a whole number of 1 to {most}; "
                 "train it again"
+            )
+        return value
+
+    def flag(self, folder: Path, name: str) -> bool:
+        """A setting that is true or false; :class:`DrafterError` otherwise."""
+        value = self.setting(folder, name)
+        if not isinstance(value, bool):
+            raise DrafterError(
+                f"{folder / CARD_FILE}: {name} = {value!r} is not true or false; train it again"
             )
         return value
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from breakeven.core import Draft, Phase
 from breakeven.drafters.base import Context, Sketch
-from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
+from breakeven.drafters.block_plan import MOST_MASKS, Anchoring, BlockPlan, Labels
 from breakeven.drafters.card import Card
 from breakeven.drafters.denoise import Canvas
 from breakeven.drafters.marginals import Candidates, MarginalDrafter
@@ -232,12 +232,12 @@ class BlockDrafter(MarginalDrafter):
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
         plan = BlockPlan(
-            card.size(folder, "masks"),
-            bool(card.setting(folder, "causal")),
+            card.size(folder, "masks", MOST_MASKS),
+            card.flag(folder, "causal"),
             card.choice(folder, "labels", get_args(Labels)),
             card.choice(folder, "anchoring", get_args(Anchoring)),
             gated=cls.gated,
-            last=card.settings.get("last"),
+            last=None if card.settings.get("last") is None else card.size(folder, "last"),
         )
         unknown = set(options) - {"cache", "steps", "refill"}
         if unknown:

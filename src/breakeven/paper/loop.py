@@ -29,7 +29,7 @@ from breakeven.cost.ledger import Ledger
 from breakeven.decode.request import Completion, Request
 from breakeven.decode.round import accept
 from breakeven.decode.stopping import Stopper
-from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
+from breakeven.drafters.block_plan import MOST_MASKS, Anchoring, BlockPlan, Labels
 from breakeven.drafters.card import Card
 from breakeven.errors import DrafterError
 from breakeven.verifier.lora import MASK_FILE
@@ -51,8 +51,8 @@ class Block:
         """Read a ``peft-bd`` folder; :class:`DrafterError` for any other drafter's."""
         card = Card.read(folder, DRAFTER, None)
         plan = BlockPlan(
-            card.size(folder, "masks"),
-            bool(card.setting(folder, "causal")),
+            card.size(folder, "masks", MOST_MASKS),
+            card.flag(folder, "causal"),
             card.choice(folder, "labels", get_args(Labels)),
             card.choice(folder, "anchoring", get_args(Anchoring)),
             gated=False,

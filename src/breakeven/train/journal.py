@@ -28,7 +28,9 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / METRICS_FILE
         kept = [entry for entry in entries(self._path) if entry["step"] <= resumed_step]
-        self._path.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
+        aside = folder / f"{METRICS_FILE}.part"
+        aside.write_text("".join(json.dumps(entry) + "\n" for entry in kept), encoding="utf-8")
+        aside.replace(self._path)  # a kill here loses nothing
         self._trackers = open_trackers(trackers, folder, resumed_step)
 
     def write(self, step: int, split: str, **values: Any) -> None:

@@ -6,16 +6,18 @@ Every field is documented by its comment; ``breakeven train --help`` and
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from breakeven.config import Section, Seed
-from breakeven.drafters.block_plan import Anchoring, BlockPlan, Labels
+from breakeven.drafters.block_plan import MOST_MASKS, Anchoring, BlockPlan, Labels
 from breakeven.train.blocks import Starts
 from breakeven.train.precision import Precision
 from breakeven.train.trackers import TrackerName
 from breakeven.train.weighting import Weighting
+
+Masks = Annotated[int, Field(ge=1, le=MOST_MASKS)]
 
 
 class BlockSettings(Section):
@@ -23,7 +25,7 @@ class BlockSettings(Section):
 
     gated: ClassVar[bool]
 
-    masks: PositiveInt = 3  # D: mask rows of a block
+    masks: Masks = 3  # D: mask rows of a block
     causal: bool = False  # masks see earlier masks only; a draft pass is then no wider than K
     labels: Labels = "shift"  # a row names its own token (same) or the one behind it (shift)
     anchoring: Anchoring = "first_from_verifier"
@@ -64,7 +66,7 @@ class PeftBdSettings(BlockSettings):
 
     gated: ClassVar[bool] = False
 
-    masks: PositiveInt = 16
+    masks: Masks = 16
     labels: Labels = "same"
     anchoring: Anchoring = "none"
     starts: Starts = "grid"
