@@ -1,12 +1,13 @@
 """What a verifier pass of W rows costs, natively and in PyTorch, beside what memory allows.
 
     python -m benchmarks.cost_curve --threads 2 --json cost_curve.json
-    python -m benchmarks.cost_curve --threads 2 --paths native int8
+    python -m benchmarks.cost_curve --threads 2 --paths native int8 draft
 
 Every round times each width on every path once, in a new order, on a cache of ``--context``
 tokens, and reads as many bytes as the fp32 weights have, from the same kind of memory. The path
 ``int8`` is another verifier, the same model with int8 weights; its step is held against reading
-its own bytes. The table shows medians, of times and of the ratios within rounds. A busy machine
+its own bytes. ``draft`` is the copy of the fp32 model with int8 weights that drafts for it
+(``quantized``). The table shows medians, of times and of the ratios within rounds. A busy machine
 makes them meaningless: the load is printed, and on how many calls the native path withdrew from
 crowded cores.
 """
@@ -52,7 +53,13 @@ Samples = dict[str, dict[int, list[float]]]
 CALM_S = 0.02
 """Pause after PyTorch's work: OpenMP's threads spin on for some ms and would disturb the next."""
 
-PATHS = {"native": ("native", None), "torch": ("lean", None), "int8": ("native", "int8")}
+DRAFT = "draft"
+PATHS = {
+    "native": ("native", None),
+    "torch": ("lean", None),
+    "int8": ("native", "int8"),
+    DRAFT: ("native", None),
+}
 """Column -> backend and weights of :func:`load_verifier`."""
 
 DEFAULT_PATHS = ("native", "torch")
@@ -196,9 +203,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         loaded = load_verifier(
             options.model, threads=options.threads, backend=backend, weights=weights
         )
-        assert isinstance(loaded.verifier, LeanVerifier)
-        paths[name] = Timed.prepare(loaded.verifier, options.context, max(widths))
-        nbytes = weight_bytes(loaded.verifier.architecture)
+        verifier = loaded.verifier
+        assert isinstance(verifier, LeanVerifier)
+        nbytes = weight_bytes(verifier.architecture)
+        if name == DRAFT:
+            verifier = verifier.rounded()
+        paths[name] = Timed.prepare(verifier, options.context, max(widths))
     read = Read(nbytes)
     samples = measure(paths, widths, read, options.rounds)
     machine["threads"], machine["load_1m_end"] = torch.get_num_threads(), load_1m()

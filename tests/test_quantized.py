@@ -21,6 +21,7 @@ from breakeven.drafters.vocabulary import DraftVocabulary
 from breakeven.errors import DrafterError
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.interface import Part
+from breakeven.verifier.native import library
 from breakeven.verifier.rows import chain
 from tiny import FAMILIES, tiny_config, tiny_verifier
 from tiny_chat import tiny_loaded
@@ -58,7 +59,8 @@ def test_the_twin_is_the_verifier_with_nearly_its_weights(family: str, kind: Kin
 
 
 @torch.inference_mode()
-def test_the_native_twin_computes_what_its_weights_say() -> None:
+def test_the_native_twin_computes_what_its_weights_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "draft_kind", lambda: library.INT8)  # W8A8: test_w8a8.py
     native, reference = (verifier_of(kind).rounded() for kind in KINDS[:2])
     text = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
     ours, theirs = (

@@ -62,6 +62,8 @@ def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "",
             "with --weights int8: 8-bit weights in these kernels, another verifier (NAME+int8)",
         )
+        products = "8-bit activations (AVX-512 VNNI)" if native["int8_products"] else "fp32 ones"
+        yield "", f"drafts from rounded weights multiply 8-bit weights with {products}"
     else:
         yield "", "--weights int8 brings no speed without the kernels"
     if gpu["devices"]:

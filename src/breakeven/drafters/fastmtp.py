@@ -241,7 +241,7 @@ def pruned_head(
     weight = verifier.head_weight[vocabulary.ids]
     rounded = int8 and obstacle(verifier.architecture, weight.dtype, weight.device) is None
     head = FrozenLinear(Int8.nearest(weight) if rounded else weight)
-    head.pack()
+    head.pack(drafts=True)
     return head.forward
 
 

@@ -82,7 +82,7 @@ class MTPLayer(nn.Module):
         self.requires_grad_(False)
         one = replace(self.architecture, layers=1)
         native = obstacle(one, self.norm.dtype, self.norm.device) is None
-        kind = library.INT8 if int8 and native else library.FP32
+        kind = library.draft_kind() if int8 and native else library.FP32
         self.join = _frozen(self.join, None, native, kind)  # type: ignore[assignment]
         for group, linear in self.block.linears.items():
             shape = group_shape(one, group, kind)
@@ -114,6 +114,6 @@ def _frozen(linear: nn.Module, shape: Projections | None, native: bool, kind: in
     assert isinstance(linear, nn.Linear)
     bias = None if linear.bias is None else linear.bias.detach()
     weight = linear.weight.detach()
-    frozen = FrozenLinear(Int8.nearest(weight) if kind == library.INT8 else weight, bias)
-    frozen.pack(shape, native=native)
+    frozen = FrozenLinear(weight if kind == library.FP32 else Int8.nearest(weight), bias)
+    frozen.pack(shape, native=native, drafts=True)
     return frozen

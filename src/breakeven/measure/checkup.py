@@ -185,7 +185,8 @@ def _native() -> dict[str, Any]:
     """Whether the CPU kernels are active, and why (not); compiles them if that was not done."""
     with warnings.catch_warnings(action="ignore"):
         found = library.status()
-    return {"active": found.active, "reason": found.reason}
+        int8 = library.draft_kind() == library.W8A8
+    return {"active": found.active, "reason": found.reason, "int8_products": int8}
 
 
 def _installed(package: str) -> bool:

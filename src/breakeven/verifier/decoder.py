@@ -24,6 +24,7 @@ from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS, RowLoRA
 from breakeven.verifier.native import library
 from breakeven.verifier.native.body import NativeBody, group_shape, obstacle, shelf_for
+from breakeven.verifier.native.panels import projections
 from breakeven.verifier.rotary import Rotary
 from breakeven.verifier.rows import Rows
 
@@ -116,17 +117,20 @@ class LeanVerifier(Verifier):
     def rounded(self) -> LeanVerifier:
         """A copy with int8 weights, which reads a quarter of the bytes: a cheap draft of this one.
 
-        Norms and embeddings are shared. Off the native path, where nothing multiplies int8, the
-        copy has the weights that the numbers stand for.
+        Norms and embeddings are shared. Where the processor multiplies 8-bit numbers the kernels
+        round the linears' inputs as well (:func:`library.draft_kind`). Off the native path, where
+        nothing multiplies int8, the copy has the weights that the numbers stand for.
         """
         twin, a = copy.copy(self), self.architecture
         twin.name = full_name(self.name, "int8")
         native = self._native is not None
-        shelf = shelf_for(a, library.INT8) if native else None
-        twin._head = self._head.rounded(None, shelf, native=native)
+        kind = library.draft_kind() if native else library.INT8
+        shelf = shelf_for(a, kind) if native else None
+        head = projections(a.hidden_size, (a.vocab_size,), kind=kind)
+        twin._head = self._head.rounded(head, shelf, native=native)
 
         def linear(group: str, own: FrozenLinear) -> FrozenLinear:
-            return own.rounded(group_shape(a, group, library.INT8), shelf, native=native)
+            return own.rounded(group_shape(a, group, kind), shelf, native=native)
 
         twin.blocks = [block.with_linears(linear) for block in self.blocks]
         twin._native = NativeBody(a, twin.blocks, self._norm) if native else None

@@ -6,7 +6,9 @@ scale at most. All linear layers, the embedding table and the head are stored so
 activations, sums and adapters stay fp32.
 
 The CPU kernels multiply the whole numbers and scale the sum of a group. PyTorch multiplies the
-weights that stand for them, which is the reference the kernels are tested against.
+weights that stand for them, which is the reference the kernels are tested against. Where such
+weights only draft, the kernels may round activations as well
+(:func:`~breakeven.verifier.native.library.draft_kind`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ SUFFIX = "+int8"
 WEIGHTS = ("int8",)
 """What weights can be rounded to; without it they are what the checkpoint holds."""
 
-GROUP = 64  # inputs that share a scale; kGroup in native/source/multiply.hpp
+GROUP = 64  # inputs that share a scale; kGroup in native/source/whole.hpp
 LARGEST = 127
 CHUNK = 128  # outputs rounded at a time: larger ones leave holes in memory that are not given back
 

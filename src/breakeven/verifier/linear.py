@@ -49,13 +49,19 @@ class FrozenLinear(nn.Module):
         return stored.plain()
 
     def pack(
-        self, shape: Projections | None = None, shelf: Shelf | None = None, *, native: bool = True
+        self,
+        shape: Projections | None = None,
+        shelf: Shelf | None = None,
+        *,
+        native: bool = True,
+        drafts: bool = False,
     ) -> None:
         """Lay the weights out for narrow CPU passes (fp32 and int8 only).
 
-        ``shape`` names the projections packed in this linear (default: it is one), ``shelf`` is
-        the memory for the panels (default: its own); without ``native``, or where that path is
-        not available, oneDNN's layout is used, and int8 weights become plain ones.
+        ``shape`` names the projections packed in this linear (default: it is one; int8 weights
+        that only draft are stored as :func:`library.draft_kind` says), ``shelf`` is the memory for
+        the panels (default: its own); without ``native``, or where that path is not available,
+        oneDNN's layout is used, and int8 weights become plain ones.
         """
         kernels = library.kernels() if native else None
         stored = self._int8 or self._plain
@@ -64,6 +70,8 @@ class FrozenLinear(nn.Module):
         fits = numbers.device.type == "cpu" and numbers.dtype in (torch.float32, torch.int8)
         if fits and kernels is not None:
             (outputs, inputs), kind = numbers.shape, KINDS[numbers.dtype]
+            if drafts and kind == library.INT8:
+                kind = library.draft_kind()
             shape = shape or projections(inputs, (outputs,), kind=kind)
             self.panels = Panels(kernels, stored, shape, shelf)
             self._plain = self._int8 = None
@@ -77,9 +85,7 @@ class FrozenLinear(nn.Module):
         bias = None if self.bias is None else self.bias.to(dtype)
         return FrozenLinear(self.weight.to(dtype), bias)
 
-    def rounded(
-        self, shape: Projections | None, shelf: Shelf | None, *, native: bool
-    ) -> FrozenLinear:
+    def rounded(self, shape: Projections, shelf: Shelf | None, *, native: bool) -> FrozenLinear:
         """The same linear with int8 weights, packed for the native path, or those they stand for.
 
         ``shape`` and ``shelf`` are those of :meth:`pack`.

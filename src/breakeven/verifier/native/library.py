@@ -17,7 +17,7 @@ from breakeven.verifier.native.build import BuildError, build
 
 SWITCH = "BREAKEVEN_NATIVE"
 GROUPS = 4  # qkv, o, gate_up, down
-FP32, INT8 = range(2)  # kinds of weights (``multiply.hpp``)
+FP32, INT8, W8A8 = range(3)  # kinds of weights (``whole.hpp``)
 
 
 class Projections(ctypes.Structure):
@@ -106,6 +106,7 @@ class Pass(ctypes.Structure):
 SIGNATURES = {
     "breakeven_instructions": (c_char_p, ()),
     "breakeven_crowded": (c_int64, ()),
+    "breakeven_multiplies_int8": (c_int32, ()),
     "breakeven_sizes": (None, (POINTER(c_int64),)),
     "breakeven_pack": (None, (POINTER(Projections), c_void_p, c_void_p)),
     "breakeven_pack_int8": (None, (POINTER(Projections), c_void_p, c_void_p, c_void_p)),
@@ -140,6 +141,14 @@ def kernels() -> ctypes.CDLL | None:
     if not status().active:
         return None
     return _state()[1]
+
+
+def draft_kind() -> int:
+    """How int8 weights are stored that only draft: :data:`W8A8`, which rounds activations to 8
+    bits as well, where this processor multiplies such numbers, else :data:`INT8`.
+    """
+    library = kernels()
+    return W8A8 if library is not None and library.breakeven_multiplies_int8() else INT8
 
 
 def crowded() -> int:

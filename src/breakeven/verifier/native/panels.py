@@ -2,7 +2,8 @@
 
 A panel is 16 outputs of a linear, ``[inputs, 16]``, in one piece of memory. The bytes are those
 of the plain weights, rounded up to whole panels per projection. Of int8 weights a panel holds
-groups ``[64, 16]``, each behind its 16 scales.
+groups ``[64, 16]``, each behind its 16 scales; those for int8 activations (W8A8) lie
+``[16, 16, 4]``, four inputs of an output beside each other.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor
 
 from breakeven.verifier.int8 import GROUP, Int8
-from breakeven.verifier.native.library import FP32, INT8, Projections
+from breakeven.verifier.native.library import FP32, INT8, W8A8, Projections
 
 WIDTH = 16  # outputs in a panel
 LINE = 16  # floats in a cache line
+SHARE = 16  # inputs whose int8 activations share a scale (``w8a8.hpp``)
 HUGE = 2 << 20  # bytes of a huge page
 
 
@@ -66,7 +68,8 @@ def panel_floats(shape: Projections) -> int:
     inputs = int(shape.inputs)
     if shape.kind == FP32:
         return panels * inputs * WIDTH
-    return panels * (-(-inputs // GROUP) + -(-inputs // 4)) * WIDTH
+    together = SHARE if shape.kind == W8A8 else 4  # inputs stored together
+    return panels * (-(-inputs // GROUP) * WIDTH + -(-inputs // together) * together * WIDTH // 4)
 
 
 class Panels:
@@ -85,7 +88,7 @@ class Panels:
         floats = panel_floats(shape)
         self.data = (shelf or Shelf(floats)).take(floats)
         if isinstance(weight, Int8):
-            assert shape.kind == INT8
+            assert shape.kind in (INT8, W8A8)
             q, scales = weight.q.contiguous(), weight.scales.contiguous()
             assert tuple(q.shape) == (self.outputs, shape.inputs)
             kernels.breakeven_pack_int8(

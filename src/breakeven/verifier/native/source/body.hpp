@@ -92,7 +92,7 @@ class Body {
 public:
   Body(const Model &model, const Pass &pass, int threads, Workspace &space, Steps &steps)
       : model_(model), pass_(pass), adapter_(pass.adapter), rows_(pass.batch * pass.width),
-        blocks_(rows_, kRows), steps_(steps), heads_{model.heads, model.kv_heads, model.head_dim},
+        blocks_(rows_, most_rows(model.kind)), steps_(steps), heads_{model.heads, model.kv_heads, model.head_dim},
         sight_{pass.width, pass.lengths, pass.past, pass.sees, pass.sees_step} {
     const int64_t longest = *std::max_element(pass.lengths, pass.lengths + pass.batch);
     const int64_t q = model.heads * model.head_dim, dim = model.head_dim;
@@ -101,7 +101,11 @@ public:
     space.lay_out([&](auto take) {
       const auto tiles = [&](int64_t inputs) {
         inputs = Tiles::padded(inputs);
-        return Tiles{take(rows_ * inputs), inputs};
+        Tiles made{take(rows_ * inputs), inputs};
+        if (model.kind == kW8A8)
+          made.rounded = reinterpret_cast<Rounded *>(
+              take(rows_ * made.groups() * int64_t(sizeof(Rounded) / sizeof(float))));
+        return made;
       };
       normed_ = tiles(model.hidden);
       mixed_ = tiles(q);
@@ -127,9 +131,11 @@ public:
       linear(me, step + 1, l, kQkv, normed_, qkv_, scratch);
       turn_and_keep(me, step[3], l);
       mix(me, step[4], l, scratch);
+      round(me, step[12], mixed_, model_.heads * model_.head_dim);
       linear(me, step + 5, l, kO, mixed_, pass_.x, scratch);
       normalise(me, step[7], layer.norm_post, -1);
       linear(me, step + 8, l, kGateUp, normed_, nullptr, scratch);
+      round(me, step[13], gated_, model_.intermediate);
       linear(me, step + 10, l, kDown, gated_, pass_.x, scratch);
       before = l;
     }
@@ -137,7 +143,7 @@ public:
   }
 
 private:
-  static constexpr int kSteps = 12; // tickets per layer
+  static constexpr int kSteps = 14; // tickets per layer
   // Rows claimed one after another, several at a time where there are many.
   template <class Work> void for_rows(const Member &me, Tickets &tickets, const Work &work) {
     const int64_t some = rows_ > 4 * me.count ? 4 : 1;
@@ -178,6 +184,7 @@ private:
         for (int64_t j = 0; j < std::min<int64_t>(kPanel, hidden - k); j++)
           tile[j] = x[k + j] * scale * weight[k + j];
       }
+      if (normed_.rounded) normed_.round(blocks_, row, hidden, 0, normed_.groups());
     });
     me.meet();
   }
@@ -189,6 +196,18 @@ private:
       const float scale = scale_of(x, model_.hidden);
       for (int64_t k = 0; k < model_.hidden; k++) x[k] = x[k] * scale * model_.norm[k];
     });
+  }
+
+  // Activations as W8A8 multiplies them, if this is what the weights are for.
+  void round(const Member &me, Tickets &tickets, const Tiles &x, int64_t inputs) {
+    if (!x.rounded) return;
+    constexpr int64_t kSome = 8; // groups at a time
+    const int64_t pieces = (x.groups() + kSome - 1) / kSome;
+    for (int64_t piece; (piece = tickets.claim()) < rows_ * pieces;) {
+      const int64_t first = piece % pieces * kSome;
+      x.round(blocks_, piece / pieces, inputs, first, std::min(first + kSome, x.groups()));
+    }
+    me.meet();
   }
 
   // A linear with its adapter (steps[0]: the low-rank half, steps[1]: the rest): qkv into rows, o

@@ -17,6 +17,8 @@ constexpr int64_t kBusy = kLanes == 16 ? 6 : 5;
 constexpr int64_t kSlab = std::max(1, 96 / kRows); // blocks that meet a panel in one visit
 constexpr int64_t kTile = kRows * kPanel;
 
+inline int64_t most_rows(int64_t kind) { return kind == kW8A8 ? kW8A8Rows : kRows; } // of a block
+
 struct Linear {
   Projections shape;
   const float *panels; // as panels.hpp lays them out
@@ -46,7 +48,7 @@ template <Kind kind>
 void visit(const Linear &linear, int64_t panel, const float *end, const Blocks &blocks,
                   int64_t first, int64_t last, const Tiles &x, const Delta *delta, float *turned,
                   float *tiles) {
-  constexpr int64_t chain = kind == kInt8 ? kGroup : kDepth;
+  constexpr int64_t chain = kind == kFp32 ? kDepth : kGroup;
   const int64_t inputs = linear.shape.inputs, count = last - first;
   const float *weights = linear.panels + panel * linear.shape.panel_size();
   const Place at = place(linear.shape, panel);
@@ -58,6 +60,11 @@ void visit(const Linear &linear, int64_t panel, const float *end, const Blocks &
     for (int64_t b = 0; b < count; b++) {
       const int rows = blocks.size(first + b);
       const float *factors = x.block(blocks, first + b) + k * rows;
+      if (kind == kW8A8) {
+        w8a8_multiply_for(rows)(tiles + b * kTile, x.group(blocks, first + b, k / kGroup), from,
+                                depth, k == 0);
+        continue;
+      }
       if (kind == kInt8) {
         whole_multiply_for(rows)(tiles + b * kTile, factors, from, depth, k == 0);
         continue;
@@ -116,7 +123,9 @@ void product(const Member &me, Tickets &tickets, const Linear &linear, const Blo
              const Done &done) {
   const int64_t unit = linear.shape.interleaved ? 2 : 1, units = linear.shape.panels() / unit;
   const Shares shares(units, me.count);
-  const auto meet = linear.shape.kind == kInt8 ? visit<kInt8> : visit<kFp32>;
+  const auto meet = linear.shape.kind == kW8A8   ? visit<kW8A8>
+                    : linear.shape.kind == kInt8 ? visit<kInt8>
+                                                 : visit<kFp32>;
   for (int64_t claim; (claim = tickets.claim()) < shares.claims();) {
     const int64_t first = shares.start(claim) * unit, last = shares.start(claim + 1) * unit;
     const float *end = linear.panels + last * linear.shape.panel_size();

@@ -51,6 +51,15 @@ const char *breakeven_instructions() {
 #endif
 }
 
+// Whether it was compiled for a processor that multiplies 8-bit numbers by 8-bit numbers.
+int32_t breakeven_multiplies_int8() {
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 // Sizes of the structs that library.py mirrors, to be compared by a test.
 void breakeven_sizes(int64_t *sizes) {
   const int64_t all[] = {sizeof(Projections), sizeof(Layer), sizeof(Model), sizeof(Adapter),
@@ -99,12 +108,15 @@ void breakeven_linear(int64_t threads, const Projections *shape, const float *pa
   Engine &engine = the_engine();
   std::lock_guard<std::mutex> hold(engine.turn);
   const Linear linear{*shape, panels, bias};
-  const Blocks blocks(rows, kRows);
+  const Blocks blocks(rows, most_rows(shape->kind));
   const int64_t inputs = shape->inputs, outputs = shape->all();
   Tiles packed{nullptr, Tiles::padded(inputs)};
   float *tiles = nullptr;
   engine.space.lay_out([&](auto take) {
     packed.data = take(rows * packed.inputs);
+    if (shape->kind == kW8A8)
+      packed.rounded = reinterpret_cast<Rounded *>(
+          take(rows * packed.groups() * int64_t(sizeof(Rounded) / sizeof(float))));
     tiles = take(threads * 2 * kSlab * kTile);
   });
   Choices &best = engine.choices;
@@ -116,6 +128,7 @@ void breakeven_linear(int64_t threads, const Projections *shape, const float *pa
       const Tiles::Row line = packed.row(blocks, row);
       for (int64_t k = 0; k < inputs; k += kPanel)
         std::copy_n(x + row * inputs + k, std::min<int64_t>(kPanel, inputs - k), line.at(k));
+      if (packed.rounded) packed.round(blocks, row, inputs, 0, packed.groups());
     }
     me.meet();
     const auto take = [&](int64_t panel, int64_t block, float *tile) {

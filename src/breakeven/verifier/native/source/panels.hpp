@@ -1,7 +1,8 @@
 // Weights as panels, activations as blocks: the two layouts of the matrix products.
 //
 // A panel holds 16 outputs of a linear: [K][16], one cache line per input; of int8 weights, groups
-// of [64][16] bytes, each behind its 16 scales. A linear packs its
+// of [64][16] bytes, each behind its 16 scales; for W8A8 the bytes of a group are [16][16][4], four
+// inputs of an output beside each other. A linear packs its
 // projections one after another, each rounded up to whole panels, so that no panel belongs to two
 // of them; gate and up are interleaved (g0 u0 g1 u1 ...), so that both halves of a SwiGLU unit
 // come out of one piece of work.
@@ -14,18 +15,27 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "whole.hpp"
+#include "w8a8.hpp"
 
 namespace breakeven {
 
 // Sizes of stored weights are counted in floats of memory, whatever they hold.
 constexpr int64_t kWhole = kPanel * sizeof(int8_t) / sizeof(float); // 16 int8
 
+// Inputs of which int8 weights are stored together; behind the last one there are zeros.
+inline int64_t together(int64_t kind) { return kind == kW8A8 ? kShare : kPanel / kWhole; }
+
 // Where a group that begins with input `inputs` stands in its panel; a panel of so many takes that.
 inline int64_t panel_size(int64_t kind, int64_t inputs) {
   if (kind == kFp32) return inputs * kPanel;
-  const int64_t groups = (inputs + kGroup - 1) / kGroup;
-  return groups * kPanel + (inputs * kWhole + kPanel - 1) / kPanel * kPanel; // whole cache lines
+  const int64_t groups = (inputs + kGroup - 1) / kGroup, some = together(kind);
+  return groups * kPanel + (inputs + some - 1) / some * some * kWhole; // whole cache lines
+}
+
+// Where the weight of a group's input k and output j stands among its bytes.
+inline int64_t byte_of(int64_t kind, int64_t k, int j) {
+  if (kind == kInt8) return k * kPanel + j;
+  return (k / kFour * kPanel + j) * kFour + k % kFour;
 }
 
 struct Projections {
@@ -91,7 +101,9 @@ inline void pack(const Projections &linear, const float *weight, float *panels) 
 inline void pack(const Projections &linear, const int8_t *wholes, const float *scales,
                  float *panels) {
   const int64_t inputs = linear.inputs, count = linear.panels();
-  const int64_t groups = (inputs + kGroup - 1) / kGroup;
+  const int64_t groups = (inputs + kGroup - 1) / kGroup, kind = linear.kind;
+  const int64_t some = together(kind);
+  const int offset = kind == kW8A8 ? kOffset : 0;
   for (int64_t panel = 0; panel < count; panel++) {
     const Place at = place(linear, panel);
     float *to = panels + panel * linear.panel_size();
@@ -101,8 +113,10 @@ inline void pack(const Projections &linear, const int8_t *wholes, const float *s
       for (int j = 0; j < kPanel; j++) {
         const bool real = j < at.width;
         to[j] = real ? scales[(at.output + j) * groups + g] : 0.0f;
-        for (int64_t k = 0; k < depth; k++)
-          bytes[k * kPanel + j] = real ? wholes[(at.output + j) * inputs + first + k] : 0;
+        for (int64_t k = 0; k < (depth + some - 1) / some * some; k++) {
+          const int whole = real && k < depth ? wholes[(at.output + j) * inputs + first + k] : 0;
+          bytes[byte_of(kind, k, j)] = int8_t(whole + offset);
+        }
       }
       to += kPanel + depth * kWhole;
     }
@@ -118,7 +132,8 @@ inline void unpack(const Projections &linear, const float *panel, int j, float *
     }
     const float *group = panel + panel_size(kInt8, k / kGroup * kGroup);
     const int8_t *bytes = reinterpret_cast<const int8_t *>(group + kPanel);
-    weights[k] = group[j] * float(bytes[k % kGroup * kPanel + j]);
+    const int offset = linear.kind == kW8A8 ? kOffset : 0;
+    weights[k] = group[j] * float(int8_t(bytes[byte_of(linear.kind, k % kGroup, j)] - offset));
   }
 }
 
@@ -149,7 +164,8 @@ struct Blocks {
 // Activations of rows cut into blocks.
 struct Tiles {
   float *data;
-  int64_t inputs; // a multiple of 16
+  int64_t inputs;             // a multiple of 16
+  Rounded *rounded = nullptr; // for W8A8 the same, a block holds [groups][rows of the block]
 
   static int64_t padded(int64_t inputs) { return (inputs + kPanel - 1) / kPanel * kPanel; }
   float *block(const Blocks &blocks, int64_t block) const {
@@ -164,6 +180,29 @@ struct Tiles {
   Row row(const Blocks &blocks, int64_t row) const {
     const int64_t block = blocks.of(row), from = blocks.start(block);
     return {data + from * inputs + (row - from) * kPanel, blocks.size(block) * kPanel};
+  }
+  int64_t groups() const { return (inputs + kGroup - 1) / kGroup; }
+  // A block's rows of one group.
+  Rounded *group(const Blocks &blocks, int64_t block, int64_t group) const {
+    return rounded + blocks.start(block) * groups() + group * blocks.size(block);
+  }
+  // Rounds what one row has of the groups first..last-1, `size` inputs in all.
+  void round(const Blocks &blocks, int64_t row, int64_t size, int64_t first, int64_t last) const {
+    const int64_t block = blocks.of(row), from = first * kGroup;
+    const int64_t end = std::min(last * kGroup, size), step = blocks.size(block);
+    const float *line = this->row(blocks, row).at(from);
+    Rounded *to = group(blocks, block, first) + row - blocks.start(block);
+    for (int64_t k = from; k < end; k += kShare, line += step * kPanel) {
+      const int64_t share = k % kGroup / kShare;
+      if (share == 0 && k > from) to += step;
+      if (k + kShare <= end) {
+        round_share(*to, share, line);
+        continue;
+      }
+      float some[kShare] = {};
+      std::copy(line, line + end - k, some);
+      round_share(*to, share, some);
+    }
   }
 };
 

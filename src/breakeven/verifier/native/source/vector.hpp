@@ -1,5 +1,5 @@
 // Short float vectors in GCC/Clang vector extensions: one source for AVX-512, AVX2, SSE2 and NEON.
-// The fused multiply-add and the widening of int8 are the only intrinsics.
+// The fused multiply-add and what int8 needs are the only intrinsics.
 #pragma once
 
 #include <cstdint>
@@ -106,6 +106,41 @@ template <int L> inline Floats<L> widened(const int8_t *from) {
   return value;
 }
 
+// The nearest whole numbers (of magnitudes up to 2^22), halves to even.
+template <int L> inline Ints<L> nearest(Floats<L> x) {
+  const Floats<L> magic = splat<L>(12582912.0f); // 1.5 * 2^23: adding it rounds to an integer
+  return (Ints<L>)(x + magic) - (Ints<L>)magic;
+}
+
+// The low bytes of L whole numbers. (Of a conversion GCC 12 makes one byte at a time.)
+template <int L> inline void narrow(int8_t *to, Ints<L> value) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16) {
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm512_cvtepi32_epi8((__m512i)value));
+    return;
+  }
+#endif
+  for (int i = 0; i < L; i++) to[i] = int8_t(value[i]);
+}
+
+inline Ints<16> load_ints(const void *from) {
+  Ints<16> value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// In each of 16 lanes the sum plus four products: unsigned bytes of `a`, signed ones of x [4].
+inline Ints<16> products(Ints<16> sum, Ints<16> a, const int8_t *x) {
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+  int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return (Ints<16>)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, _mm512_set1_epi32(four));
+#else
+  for (int i = 0; i < 4; i++) sum += (a >> (8 * i) & 255) * x[i];
+  return sum;
+#endif
+}
+
 template <int L> inline Floats<L> select(Ints<L> mask, Floats<L> yes, Floats<L> no) {
   return (Floats<L>)((mask & (Ints<L>)yes) | (~mask & (Ints<L>)no));
 }
@@ -148,6 +183,25 @@ inline void transpose(const float *from, int64_t from_step, float *to, int64_t t
   store<4>(to + 2 * to_step, BREAKEVEN_MIX(AB, CD, 0, 1, 4, 5));
   store<4>(to + 3 * to_step, BREAKEVEN_MIX(AB, CD, 2, 3, 6, 7));
 #undef BREAKEVEN_MIX
+}
+
+// The largest of the lanes.
+template <int L> inline float largest(Floats<L> value) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16) return _mm512_reduce_max_ps((__m512)value);
+#endif
+  float most = value[0];
+  for (int i = 1; i < L; i++) most = value[i] > most ? value[i] : most;
+  return most;
+}
+
+template <int L> inline int32_t total(Ints<L> value) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16) return _mm512_reduce_add_epi32((__m512i)value);
+#endif
+  int32_t sum = 0;
+  for (int i = 0; i < L; i++) sum += value[i];
+  return sum;
 }
 
 // Sum over the lanes in a fixed order.

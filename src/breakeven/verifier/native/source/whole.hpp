@@ -11,7 +11,7 @@
 
 namespace breakeven {
 
-enum Kind { kFp32, kInt8 }; // of weights
+enum Kind { kFp32, kInt8, kW8A8 }; // of weights: kW8A8 are int8 for int8 activations
 
 constexpr int64_t kGroup = 64;       // inputs that share a scale: GROUP in int8.py
 constexpr int kChain = kPanel;       // inputs in a chain
