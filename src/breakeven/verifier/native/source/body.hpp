@@ -92,25 +92,18 @@ class Body {
 public:
   Body(const Model &model, const Pass &pass, int threads, Workspace &space, Steps &steps)
       : model_(model), pass_(pass), adapter_(pass.adapter), rows_(pass.batch * pass.width),
-        blocks_(rows_, most_rows(model.kind)), steps_(steps), heads_{model.heads, model.kv_heads, model.head_dim},
+        blocks_(rows_, most_rows(model.kind)), steps_(steps),
+        heads_{model.heads, model.kv_heads, model.head_dim},
         sight_{pass.width, pass.lengths, pass.past, pass.sees, pass.sees_step} {
     const int64_t longest = *std::max_element(pass.lengths, pass.lengths + pass.batch);
     const int64_t q = model.heads * model.head_dim, dim = model.head_dim;
     const int64_t rank = adapter_ ? adapter_->rank : 0;
     packed_ = q + 2 * model.kv_heads * dim;
     space.lay_out([&](auto take) {
-      const auto tiles = [&](int64_t inputs) {
-        inputs = Tiles::padded(inputs);
-        Tiles made{take(rows_ * inputs), inputs};
-        if (model.kind == kW8A8)
-          made.rounded = reinterpret_cast<Rounded *>(
-              take(rows_ * made.groups() * int64_t(sizeof(Rounded) / sizeof(float))));
-        return made;
-      };
-      normed_ = tiles(model.hidden);
-      mixed_ = tiles(q);
-      gated_ = tiles(model.intermediate);
-      low_ = tiles(3 * Tiles::padded(rank));
+      normed_ = Tiles::of(model.kind, rows_, model.hidden, take);
+      mixed_ = Tiles::of(model.kind, rows_, q, take);
+      gated_ = Tiles::of(model.kind, rows_, model.intermediate, take);
+      low_ = Tiles::of(kFp32, rows_, 3 * Tiles::padded(rank), take);
       qkv_ = take(rows_ * packed_);
       scratch_size_ = std::max({2 * kSlab * kTile, attention_scratch(longest + pass.width, dim),
                                 (kDepth + kRows) * kPanel}) +

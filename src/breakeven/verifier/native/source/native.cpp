@@ -110,13 +110,10 @@ void breakeven_linear(int64_t threads, const Projections *shape, const float *pa
   const Linear linear{*shape, panels, bias};
   const Blocks blocks(rows, most_rows(shape->kind));
   const int64_t inputs = shape->inputs, outputs = shape->all();
-  Tiles packed{nullptr, Tiles::padded(inputs)};
+  Tiles packed{};
   float *tiles = nullptr;
   engine.space.lay_out([&](auto take) {
-    packed.data = take(rows * packed.inputs);
-    if (shape->kind == kW8A8)
-      packed.rounded = reinterpret_cast<Rounded *>(
-          take(rows * packed.groups() * int64_t(sizeof(Rounded) / sizeof(float))));
+    packed = Tiles::of(shape->kind, rows, inputs, take);
     tiles = take(threads * 2 * kSlab * kTile);
   });
   Choices &best = engine.choices;

@@ -167,6 +167,17 @@ struct Tiles {
   int64_t inputs;             // a multiple of 16
   Rounded *rounded = nullptr; // for W8A8 the same, a block holds [groups][rows of the block]
 
+  // Room for rows that weights of a kind are to multiply; take(n) is n floats.
+  template <class Take>
+  static Tiles of(int64_t kind, int64_t rows, int64_t inputs, const Take &take) {
+    Tiles made{nullptr, padded(inputs)};
+    made.data = take(rows * made.inputs);
+    if (kind == kW8A8)
+      made.rounded = reinterpret_cast<Rounded *>(
+          take(rows * made.groups() * int64_t(sizeof(Rounded) / sizeof(float))));
+    return made;
+  }
+
   static int64_t padded(int64_t inputs) { return (inputs + kPanel - 1) / kPanel * kPanel; }
   float *block(const Blocks &blocks, int64_t block) const {
     return data + blocks.start(block) * inputs;
