@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from breakeven.cli.app import run
+from breakeven.cli.doctor import describe
 from breakeven.measure import machine
 from breakeven.measure.checkup import GIB, look, problems
 
@@ -28,7 +29,7 @@ def report() -> dict[str, Any]:
     found["memory"]["available"] = 9 * GIB
     found["bundled"] = {"smollm2-135m": True}
     found["extras"] = {"": {"torch": "2.13.0"}}
-    found["native"] = {"active": True, "reason": ""}
+    found["native"] = {"active": True, "reason": "", "int8_products": True}
     found["gpu"] = {"torch_cuda": None, "devices": [], "driver": False}
     return found
 
@@ -112,6 +113,16 @@ def test_the_doctor_speaks_to_people(capsys: pytest.CaptureFixture[str]) -> None
     run(["doctor"])
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("threads", "memory", "cache", "gpu", "verifier"))
+
+
+@pytest.mark.parametrize(("products", "with_what"), [(True, "8-bit act"), (False, "fp32 ones")])
+def test_the_doctor_says_what_drafts_multiply(
+    report: dict[str, Any], products: bool, with_what: str
+) -> None:
+    found = copy.deepcopy(report)
+    found["native"]["int8_products"] = products
+    [said] = [text for _, text in describe(found) if "drafts" in text]
+    assert with_what in said
 
 
 def test_what_is_optional_stands_in_nobodys_way(report: dict[str, Any]) -> None:
