@@ -14,6 +14,7 @@ from rich.text import Text
 from breakeven.ablation.conclusion import DEFINITIONS, GroupResult, Result
 from breakeven.ablation.findings import interval, plain, signed
 from breakeven.ablation.outcome import Outcome
+from breakeven.files import write_whole
 
 COLUMNS = (
     "variant",
@@ -57,7 +58,7 @@ def write_markdown(result: Result, path: Path) -> None:
         lines += ["", *(f"- {found}" for found in group.findings)]
         lines += [""] if group.findings else []
     lines += ["## Definitions", "", *(f"- {word}: {DEFINITIONS[word]}" for word in USED)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(path, "\n".join(lines) + "\n")
 
 
 def terminal(result: Result) -> Group:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import Any
 from breakeven.cost.breakeven import RoundCost
 from breakeven.cost.curve import CostCurve, Point
 from breakeven.errors import DataError, nearest
+from breakeven.files import write_whole
 
 FILE, KIND = "calibration.json", "calibration"
 Curves = Mapping[int, CostCurve]
@@ -143,10 +143,7 @@ class Calibration:
 
     def write(self, path: Path) -> None:
         """Write the file in one step; :meth:`read` gives an equal calibration."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.partial")
-        unfinished.write_text(json.dumps(self.row(), indent=2, ensure_ascii=False) + "\n", "utf-8")
-        os.replace(unfinished, path)  # noqa: PTH105 - the name says what happens
+        write_whole(path, json.dumps(self.row(), indent=2, ensure_ascii=False) + "\n")
 
     def row(self) -> dict[str, Any]:
         """The content of the file; docs/formats.md explains each field."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.errors import DrafterError
+from breakeven.files import write_whole
 from breakeven.verifier.identity import Identity
 
 CARD_FILE = "drafter.json"
@@ -30,9 +31,8 @@ class Card:
 
     def write(self, folder: Path) -> None:
         """Write ``drafter.json``."""
-        folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(dataclasses.asdict(self), indent=2)
-        (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
+        write_whole(folder / CARD_FILE, text + "\n")
 
     @classmethod
     def read(cls, folder: Path, drafter: str, verifier: Identity | None) -> Card:

@@ -6,15 +6,16 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from breakeven.files import write_whole
+
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON; an existing file is replaced in one step."""
-    _replace(path, json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")
+    write_whole(path, json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -25,14 +26,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     for row in rows:
         writer.writerow({name: _cell(value) for name, value in row.items()})
-    _replace(path, text.getvalue())
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.partial")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)  # noqa: PTH105 - the name says what happens
+    write_whole(path, text.getvalue())
 
 
 def _cell(value: Any) -> Any:

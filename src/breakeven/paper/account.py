@@ -11,6 +11,7 @@ from typing import Any
 
 import breakeven
 from breakeven.cost.oracle import PAPER
+from breakeven.files import write_whole
 from breakeven.measure.results import finite, write_json
 from breakeven.paper.figure import LEGEND, Point, figure1, points
 from breakeven.paper.folder import Folder
@@ -73,8 +74,8 @@ def write_account(found: Account, out: Path) -> list[Path]:
     """Write the three files."""
     content = finite(found.row())
     write_json(out / JSON_FILE, content)
-    (out / TEXT_FILE).write_text(markdown(found), encoding="utf-8")
-    (out / PAGE_FILE).write_text(page(found, json.dumps(content)), encoding="utf-8")
+    write_whole(out / TEXT_FILE, markdown(found))
+    write_whole(out / PAGE_FILE, page(found, json.dumps(content)))
     return [out / name for name in (JSON_FILE, TEXT_FILE, PAGE_FILE)]
 
 

@@ -12,6 +12,7 @@ from breakeven import __version__
 from breakeven.cost.breakeven import RoundCost
 from breakeven.cost.calibration import Calibration
 from breakeven.cost.curve import CostCurve
+from breakeven.files import write_whole
 from breakeven.measure.calibration.acceptance import Acceptance
 from breakeven.measure.calibration.check import Checked, summary
 from breakeven.measure.calibration.tables import rate_needed, sentences
@@ -38,10 +39,7 @@ def write_page(
     checked: Sequence[Checked] = (),
 ) -> None:
     """Write the page in one step."""
-    text = render(found, asked, checked)
-    unfinished = out.with_name(f".{out.name}.partial")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(out)
+    write_whole(out, render(found, asked, checked))
 
 
 def render(

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from breakeven import __version__
 from breakeven.errors import DataError, OutputExistsError
+from breakeven.files import write_whole
 from breakeven.report.charts.cost import cost_chart
 from breakeven.report.charts.frame import NARROW, WIDE
 from breakeven.report.charts.margins import margin_chart
@@ -171,10 +172,7 @@ def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> 
         raise OutputExistsError(f"{out}: exists already; give --force to replace it")
     report = load_report(folders)
     text = render(report)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.partial")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(out)
+    write_whole(out, text)
     verdicts = [verdict_of(run).sentence for run in report.runs]
     notes = [f"{run.label}/{note.file}: {note.text}" for run, note in report.notes]
     return Written(out, len(text.encode()), verdicts, notes)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from breakeven.files import write_whole
 from breakeven.train.trackers import TrackerName, open_trackers
 
 METRICS_FILE = "metrics.jsonl"
@@ -28,9 +29,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / METRICS_FILE
         kept = [entry for entry in entries(self._path) if entry["step"] <= resumed_step]
-        aside = folder / f"{METRICS_FILE}.part"
-        aside.write_text("".join(json.dumps(entry) + "\n" for entry in kept), encoding="utf-8")
-        aside.replace(self._path)  # a kill here loses nothing
+        write_whole(self._path, "".join(json.dumps(entry) + "\n" for entry in kept))
         self._trackers = open_trackers(trackers, folder, resumed_step)
 
     def write(self, step: int, split: str, **values: Any) -> None:

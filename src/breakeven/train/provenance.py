@@ -17,6 +17,7 @@ from typing import Any
 
 import breakeven
 from breakeven.errors import DrafterError
+from breakeven.files import write_whole
 from breakeven.train.loop import Outcome
 from breakeven.train.recipe import TrainRecipe
 from breakeven.train.sizes import Sizes
@@ -99,9 +100,7 @@ def provenance(
 
 def write_provenance(folder: Path, content: dict[str, Any]) -> None:
     """Write it aside and move it into place."""
-    aside = folder / f"{PROVENANCE_FILE}.part"
-    aside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    aside.replace(folder / PROVENANCE_FILE)
+    write_whole(folder / PROVENANCE_FILE, json.dumps(content, indent=2) + "\n")
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:

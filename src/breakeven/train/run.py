@@ -50,7 +50,15 @@ RECIPE_FILE = "recipe.yaml"
 DRAFTER_FILES = ("*.safetensors", CARD_FILE, ADAPTER_CONFIG, f"{PROVENANCE_FILE}*", RECIPE_FILE)
 """What a run leaves beside the training folder; ``--force`` removes these and nothing else."""
 
-STATE_FILES = (f"{METRICS_FILE}*", f"{LATEST}*", f"{BEST}*", "tensorboard", "wandb", WANDB_ID_FILE)
+STATE_FILES = (
+    METRICS_FILE,
+    f".{METRICS_FILE}.partial",
+    f"{LATEST}*",
+    f"{BEST}*",
+    "tensorboard",
+    "wandb",
+    WANDB_ID_FILE,
+)
 """What stands in the training folder."""
 
 INDIFFERENT = {

@@ -15,6 +15,7 @@ from typing import Any
 
 from safetensors import safe_open
 
+from breakeven.files import write_whole
 from breakeven.verifier.int8 import GROUP, is_int8
 from breakeven.verifier.places import cache_folder
 
@@ -48,15 +49,14 @@ def identify(name: str, folder: Path, tokenizer: Any) -> Identity:
 def _weights_hash(files: list[Path]) -> str:
     """Hash of tensor names and values, in name order; remembered by path, size and time."""
     stamp = [(str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
-    memo = cache_folder() / "identity" / f"{_text_hash(json.dumps(stamp))}.txt"
-    if memo.is_file() and len(known := memo.read_text()) == hashlib.sha256().digest_size * 2:
-        return known
     digest = hashlib.sha256()
+    memo = cache_folder() / "identity" / f"{_text_hash(json.dumps(stamp))}.txt"
+    if memo.is_file() and len(known := memo.read_text()) == 2 * digest.digest_size:
+        return known
     for name, value in _tensors(files):
         digest.update(name.encode())
         digest.update(value)
-    memo.parent.mkdir(parents=True, exist_ok=True)
-    memo.write_text(digest.hexdigest())
+    write_whole(memo, digest.hexdigest())
     return digest.hexdigest()
 
 

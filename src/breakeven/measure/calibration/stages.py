@@ -13,6 +13,7 @@ from typing import Any
 
 from breakeven import __version__
 from breakeven.errors import DataError
+from breakeven.files import write_whole
 from breakeven.measure.machine import machine_facts
 from breakeven.verifier.load import Loaded
 
@@ -65,10 +66,7 @@ class Stages:
     def _store(self, name: str, stored: Row) -> None:
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self.folder / f".{name}.partial"
-        unfinished.write_text(json.dumps(stored) + "\n", encoding="utf-8")
-        unfinished.replace(self._file(name))
+        write_whole(self._file(name), json.dumps(stored) + "\n")
 
     def _file(self, name: str) -> Path:
         assert self.folder is not None

@@ -1,0 +1,21 @@
+"""Files that are whole or not there: written aside, then moved into place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8; an existing file is replaced in one step.
+
+    A kill leaves the old file as it was, an error (a full disk) nothing of the new one either.
+    Makes the folder if there is none.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.partial")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,36 @@
+"""A file is whole or not there."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from breakeven.files import write_whole
+
+
+def test_a_file_is_replaced_and_its_folder_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.json"
+    for text in ("long enough to be cut\n", "é\n"):
+        write_whole(path, text)
+        assert path.read_text(encoding="utf-8") == text
+    assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    write_whole(path, "old")
+
+    def full(self: Path, text: str, encoding: str) -> None:
+        with self.open("w", encoding=encoding) as file:
+            file.write(text[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+    assert path.read_bytes() == b"old"
