@@ -18,6 +18,12 @@ def test_a_file_is_replaced_and_its_folder_made(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["a.json"]
 
 
+@pytest.mark.parametrize("name", ["n" * 250 + ".html", "漢" * 83 + ".json"])
+def test_a_name_may_be_as_long_as_names_may_be(tmp_path: Path, name: str) -> None:
+    write_whole(tmp_path / name, "x")
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_litter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

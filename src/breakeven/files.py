@@ -12,7 +12,7 @@ def write_whole(path: Path, text: str) -> None:
     Makes the folder if there is none.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.partial")
+    unfinished = path.with_name(f".{path.name[:60]}.partial")  # within the 255 bytes of a name
     try:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
