@@ -168,7 +168,13 @@ def test_the_bound_of_a_drafters_passes_does_not_bound_what_is_looked_up(
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("drafter", ["ngram", "oracle", "anti-oracle", "random"])
+@pytest.mark.parametrize(
+    "drafter",
+    [
+        *("ngram", "oracle", "anti-oracle", "random"),
+        *("quantized", "layer-skip", "fastmtp", "hybrid", "peft-bd-gated", "tree"),
+    ],
+)
 def test_the_ledger_replays_to_the_same_choices(
     verifier: Verifier,
     asked: list[Request],
@@ -176,7 +182,9 @@ def test_the_ledger_replays_to_the_same_choices(
     drafter: str,
     batch: int,
 ) -> None:
-    helper, ledger = drafters(asked, answers)[drafter], Ledger()
+    ledger = Ledger()
+    helper = drafters(asked, answers).get(drafter) or untrained(drafter, verifier, 4)
+    assert helper is not None
     policy = Adaptive(8, CURVE)
     done = list(
         generate(verifier, asked, drafter=helper, policy=policy, batch=batch, ledger=ledger)

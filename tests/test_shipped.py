@@ -47,6 +47,27 @@ def test_a_trained_drafter_without_a_folder_is_the_shipped_one(
     assert create("fastmtp", loaded).name == "fastmtp"
 
 
+@pytest.mark.parametrize("name", ["tree", "peft-bd-fused", "peft-bd-quantized"])
+def test_a_method_that_borrows_an_adapter_takes_the_shipped_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from breakeven.drafters.peft_bd import GatedPeftBD
+
+    loaded = tiny_loaded()
+    gated = GatedPeftBD.untrained(loaded.verifier, 3)
+    gated.verifier = loaded.identity
+    gated.save(tmp_path)
+    asked: list[str] = []
+
+    def shipped(name: str, identity: Identity) -> Path:
+        asked.append(name)
+        return tmp_path
+
+    monkeypatch.setattr("breakeven.drafters.registry.shipped_folder", shipped)
+    assert create(name, loaded).name == name
+    assert asked == ["peft-bd-gated"]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("name", ["peft-bd", "peft-bd-gated", "fastmtp"])
 def test_weights_are_saved_in_the_type_asked_for(

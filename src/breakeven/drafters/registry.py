@@ -29,11 +29,15 @@ GROUP = "breakeven.drafters"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One drafting method: where its class is, and whether it needs a trained folder."""
+    """One drafting method: where its class is, and whether it needs a trained folder.
+
+    ``borrows`` names the method whose folders it reads, where that is another.
+    """
 
     where: str
     trained: bool
     summary: str
+    borrows: str | None = None
 
 
 METHODS = {
@@ -59,6 +63,7 @@ METHODS = {
         "breakeven.drafters.tree:Tree",
         True,
         "best-first trees of the candidates of the block drafter in a folder",
+        "peft-bd-gated",
     ),
     "peft-bd-gated": Method(
         "breakeven.drafters.peft_bd:GatedPeftBD",
@@ -69,6 +74,7 @@ METHODS = {
         "breakeven.drafters.fused:Fused",
         True,
         "the adapter of a peft-bd-gated folder, aboard the verify pass as far as rows are cheap",
+        "peft-bd-gated",
     ),
     "quantized": Method(
         "breakeven.drafters.quantized:Quantized",
@@ -79,6 +85,7 @@ METHODS = {
         "breakeven.drafters.quantized:QuantizedPeftBD",
         True,
         "the adapter of a peft-bd-gated folder on int8 weights: a cheap draft pass",
+        "peft-bd-gated",
     ),
     "layer-skip": Method(
         "breakeven.drafters.layer_skip:LayerSkip", True, "the verifier without some of its layers"
@@ -112,7 +119,7 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
         if path is not None:
             raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
         return _bare(kind, loaded.verifier, options)
-    path = path or shipped_folder(name, loaded.identity)
+    path = path or shipped_folder(_shipped_as(name), loaded.identity)
     if path is None and hasattr(kind, "of"):
         return _bare(kind, loaded.verifier, options)
     if path is None:
@@ -124,6 +131,11 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
         raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
     drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity, **options)
     return drafter
+
+
+def _shipped_as(name: str) -> str:
+    """The method whose shipped folder serves ``name``."""
+    return (METHODS[name].borrows if name in METHODS else None) or name
 
 
 def untrained(name: str, verifier: Verifier, k: int) -> Drafter | None:
