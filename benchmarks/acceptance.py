@@ -26,6 +26,7 @@ from rich.table import Table
 from breakeven.cost.profile import PROFILE_FILE
 from breakeven.data.artifact import Row, load_artifact
 from breakeven.drafters.base import Drafter
+from breakeven.drafters.fused import FUSED_PROFILE, Fused
 from breakeven.drafters.registry import create
 from breakeven.measure.acceptance import ALL, acceptance_table
 from breakeven.measure.configuration import Configuration, parse_drafter
@@ -153,7 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = decode(loaded, drafter, configuration, chosen, plan)
         results.append(found)
         if options.write_profile and folder is not None:
-            write_json(folder / PROFILE_FILE, found.profile)
+            file = FUSED_PROFILE if isinstance(drafter, Fused) else PROFILE_FILE
+            write_json(folder / file, found.profile)
     console = Console()
     console.width = max(console.width, WIDE)
     console.print(table(results))

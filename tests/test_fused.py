@@ -18,7 +18,7 @@ from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Request
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.early_exit import EarlyExit
-from breakeven.drafters.fused import Fused
+from breakeven.drafters.fused import Fused, profile_of
 from breakeven.drafters.hybrid import Hybrid
 from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.registry import create
@@ -189,9 +189,13 @@ def test_a_measured_layout_changes_no_token(tmp_path: Path) -> None:
     assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
     (folder / "speculation_profile.json").unlink()
     assert Fused.load(folder, verifier).scratch_rows == 12
+    assert profile_of(folder, True) is None
     (folder / "speculation_profile.json").write_text("{}")
     with pytest.raises(DataError, match="not a speculation profile"):
         Fused.load(folder, verifier)
+    (folder / "fused_profile.json").write_text("{}")
+    assert profile_of(folder, True) == folder / "fused_profile.json"
+    assert profile_of(folder, False) == folder / "speculation_profile.json"
 
 
 @pytest.mark.parametrize(

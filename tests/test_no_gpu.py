@@ -13,6 +13,7 @@ from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.block_plan import BlockPlan
+from breakeven.drafters.bonus import BonusCorrection, BonusHead, CorrectedPeftBD
 from breakeven.drafters.early_exit import EarlyExit
 from breakeven.drafters.fastmtp import FastMTP
 from breakeven.drafters.fused import Fused
@@ -38,6 +39,8 @@ NAMES = (
     "two steps",
     "tree",
     "fused",
+    "fused, bonus",
+    "bonus",
     "own cache",
     "early exit",
     "layer skip",
@@ -73,11 +76,18 @@ def drafters(verifier: LeanVerifier) -> dict[str, Callable[[], Drafter]]:
         "two steps": lambda: GatedPeftBD(gated.adapter, gated.plan, steps=2),
         "tree": lambda: Tree(gated),
         "fused": lambda: Fused(gated.adapter, gated.plan),
+        "fused, bonus": lambda: Fused(gated.adapter, gated.plan, bonus=bonus_head(verifier)),
+        "bonus": lambda: CorrectedPeftBD(gated.adapter, gated.plan, None, bonus_head(verifier)),
         "own cache": lambda: own,
         "early exit": lambda: EarlyExit(3, 1),
         "layer skip": lambda: LayerSkip(3, [1]),
         "fastmtp": lambda: FastMTP.untrained(verifier, 3),
     }
+
+
+def bonus_head(verifier: LeanVerifier) -> BonusHead:
+    module = BonusCorrection(verifier.shape.hidden_size, 2)
+    return BonusHead(module.to(verifier.device, verifier.dtype).requires_grad_(False), verifier)
 
 
 def answers(
@@ -113,7 +123,9 @@ def test_nothing_is_left_on_the_host(device: PretendCuda, name: str | None, fast
     assert answers(verifier, drafter) == PLAIN
 
 
-@pytest.mark.parametrize("name", [None, "ngram", "gated", "late masks", "fused"])
+@pytest.mark.parametrize(
+    "name", [None, "ngram", "gated", "late masks", "fused", "fused, bonus", "bonus"]
+)
 def test_a_graph_asks_nothing_and_a_round_waits_once(device: PretendCuda, name: str | None) -> None:
     eager = on_device()
 

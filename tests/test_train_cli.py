@@ -15,6 +15,7 @@ from transformers import AutoConfig
 
 from breakeven.cli.app import run
 from breakeven.data.artifact import write_artifact
+from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.registry import create
 from breakeven.errors import DrafterError
 from breakeven.train import loop
@@ -36,6 +37,7 @@ SETTINGS = {
 OF_METHOD: dict[str, dict[str, Any]] = {
     "peft-bd": {"masks": 4, "anchors": 4, "rank": 2},
     "peft-bd-gated": {"anchors": 4, "rank": 2},
+    "peft-bd-fused": {"anchors": 4, "rank": 2},
     "fastmtp": {"start_rows": 2, "vocabulary": 32},
 }
 
@@ -57,6 +59,9 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=METHODS)
 def recipe(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     name = request.param
+    if name == "peft-bd-fused":
+        GatedPeftBD.untrained(LOADED.verifier, 4).save(tmp_path / "adapter")
+        OF_METHOD[name]["adapter"] = str(tmp_path / "adapter")
     file = tmp_path / f"{name}.yaml"
     file.write_text(yaml.safe_dump({"drafter": name, **SETTINGS, "method": OF_METHOD[name]}))
     return file

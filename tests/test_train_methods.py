@@ -14,6 +14,7 @@ from breakeven.data.artifact import Row
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Completion, Request
 from breakeven.drafters.base import Context
+from breakeven.drafters.bonus import CorrectedPeftBD
 from breakeven.drafters.fastmtp import FastMTP
 from breakeven.drafters.peft_bd import GatedPeftBD, PeftBD
 from breakeven.errors import DrafterError
@@ -25,7 +26,12 @@ from breakeven.verifier.rows import chain
 from tiny import tiny_verifier
 from training import METHODS, VARIANTS, decoded, fit, objective_of, own_rows, shaken
 
-DRAFTERS = {"peft-bd": PeftBD, "peft-bd-gated": GatedPeftBD, "fastmtp": FastMTP}
+DRAFTERS = {
+    "peft-bd": PeftBD,
+    "peft-bd-gated": GatedPeftBD,
+    "peft-bd-fused": CorrectedPeftBD,
+    "fastmtp": FastMTP,
+}
 OURS = Identity("tiny", "a" * 64, "b" * 64, "c" * 64)
 
 
@@ -86,7 +92,7 @@ def test_the_score_of_training_is_the_acceptance_of_decoding(
 def test_one_sample_can_be_learned_by_heart(name: str, verifier: LeanVerifier) -> None:
     rows = own_rows(verifier, 1, new_tokens=24, seed=9)
     objective = objective_of(name, verifier, rows, **({"anchors": 64} if "bd" in name else {}))
-    steps = 120 if name == "fastmtp" else 400 if name.endswith("late") else 250
+    steps = 120 if name == "fastmtp" else 400 if name.endswith(("late", "fused")) else 250
     fit(objective, rows, steps)
     acceptance = decoded(objective, verifier, rows)
     assert acceptance.survival == (1.0,) * objective.drafts
@@ -241,18 +247,19 @@ def test_a_drafter_of_another_verifier_is_refused_by_name(
 def test_a_folder_that_holds_something_else_is_refused(
     name: str, verifier: LeanVerifier, tmp_path: Path
 ) -> None:
+    kind = DRAFTERS[name]
     with pytest.raises(DrafterError, match=r"no drafter\.json; give a folder written by 'train'"):
-        DRAFTERS[name].load(tmp_path, verifier)
+        kind.load(tmp_path, verifier)
     (tmp_path / "drafter.json").write_text('{"drafter": "other", "verifier": null, "settings": {}}')
-    with pytest.raises(DrafterError, match=f"holds a 'other' drafter, not '{name}'"):
-        DRAFTERS[name].load(tmp_path, verifier)
+    with pytest.raises(DrafterError, match=f"holds a 'other' drafter, not '{kind.name}'"):
+        kind.load(tmp_path, verifier)
     (tmp_path / "drafter.json").write_text('{"drafter": "ot')
     with pytest.raises(DrafterError, match="not a drafter's card"):
-        DRAFTERS[name].load(tmp_path, verifier)
-    card = f'{{"drafter": "{name}", "verifier": null, "settings": {{}}}}'
+        kind.load(tmp_path, verifier)
+    card = f'{{"drafter": "{kind.name}", "verifier": null, "settings": {{}}}}'
     (tmp_path / "drafter.json").write_text(card)
     with pytest.raises(DrafterError, match=r"setting '.*' is missing"):
-        DRAFTERS[name].load(tmp_path, verifier)
+        kind.load(tmp_path, verifier)
 
 
 @pytest.mark.parametrize("name", ["peft-bd", "peft-bd-gated", "fastmtp"])

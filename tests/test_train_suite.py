@@ -98,7 +98,7 @@ def test_a_future_token_changes_no_earlier_logit(
         seen.append(logits.detach())
         return token_losses(logits, *rest, **more)
 
-    monkeypatch.setattr(sys.modules[type(objective).__module__], "token_losses", recorded)
+    monkeypatch.setattr(sys.modules[type(objective).judge.__module__], "token_losses", recorded)
 
     def logits(at: int | None) -> Tensor:
         tokens = list(row.continuation_ids)

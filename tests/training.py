@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -11,11 +13,13 @@ from breakeven.data.artifact import Row
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
 from breakeven.train.acceptance import Acceptance, real_acceptance
+from breakeven.train.bonus import BonusObjective
 from breakeven.train.clean import CleanStream
 from breakeven.train.fastmtp import FastMtpObjective
 from breakeven.train.objective import Objective
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.train.recipe import (
+    BonusSettings,
     EvaluateSettings,
     FastMtpSettings,
     GatedSettings,
@@ -36,6 +40,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "peft-bd-gated, rooted": ("peft-bd-gated", {"anchoring": ROOTED, "labels": "same"}),
     "peft-bd-gated, rooted, shifted": ("peft-bd-gated", {"anchoring": ROOTED}),
     "peft-bd-gated, late": ("peft-bd-gated", {"layers": 1, "late": True}),
+    "peft-bd-fused": ("peft-bd-fused", {}),
     "fastmtp": ("fastmtp", {}),
 }
 """Every trainable method in every shape that changes which rows run: name -> method, settings."""
@@ -70,10 +75,12 @@ def objective_of(
     objective: Objective
     method, variant = VARIANTS[name]
     frozen = verifier.recast(teacher) if teacher else verifier
-    clean = CleanStream(frozen, with_keys=method == "peft-bd-gated")
+    clean = CleanStream(frozen, with_keys=method in ("peft-bd-gated", "peft-bd-fused"))
     if method == "fastmtp":
         chosen = {"vocabulary": None, "start_rows": 4, **settings}
         objective = FastMtpObjective(frozen, FastMtpSettings(**chosen), clean, deployed=verifier)  # type: ignore[arg-type]
+    elif method == "peft-bd-fused":
+        objective = bonus_objective(verifier, frozen, clean, settings)
     else:
         kind = GatedSettings if method == "peft-bd-gated" else PeftBdSettings
         small = {"rank": 8, "anchors": 8, "masks": 3, "starts": "random"}
@@ -81,6 +88,18 @@ def objective_of(
         objective = PeftBdObjective(frozen, kind(**chosen), clean)  # type: ignore[arg-type]
     objective.prepare(rows, rows, fresh=True)
     return objective
+
+
+def bonus_objective(
+    verifier: LeanVerifier, frozen: LeanVerifier, clean: CleanStream, settings: dict[str, object]
+) -> BonusObjective:
+    """A bonus module behind an adapter whose weights are noise."""
+    with TemporaryDirectory() as folder:
+        plan = GatedSettings(rank=8, masks=3)
+        adapter = PeftBdObjective(verifier, plan, CleanStream(verifier, with_keys=True))
+        shaken(adapter).save(Path(folder))
+        chosen = {"rank": 48, "anchors": 8, "soft": 0.0, "adapter": folder, **settings}
+        return BonusObjective(frozen, BonusSettings(**chosen), clean, deployed=verifier)  # type: ignore[arg-type]
 
 
 def shaken(objective: Objective, scale: float = 0.1) -> Objective:

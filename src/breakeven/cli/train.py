@@ -54,6 +54,8 @@ def train(
         breakeven train recipes/smollm2-135m/peft_bd_gated.yaml -a assets/smollm2-135m -o runs/bd
         breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
             train.max_minutes=5 train.lr=5e-4
+        breakeven train recipes/smollm2-135m/bonus.yaml -a assets/smollm2-135m -o runs/bonus \\
+            method.adapter=runs/bd
         breakeven bench --drafter peft-bd-gated=runs/bd --drafter fastmtp=runs/mtp
     """
     from breakeven.data.artifact import load_artifact

@@ -83,7 +83,7 @@ def judge(
     judged = verify_pass(context, layout, phase, drafter, wait=False)
     accepted, token = agreement(ids, judged.choices, sketch.counts, free)
     if drafter and judged.aboard is not None:
-        drafter.land(judged.aboard, accepted)
+        drafter.land(judged.aboard, accepted, token[:, 0])
     found = torch.cat((ids, accepted[:, None], token), dim=1).tolist()  # the one wait
     context.ledger.settle()
     known = sketch.confidences or [()] * len(found)

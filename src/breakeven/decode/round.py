@@ -17,7 +17,7 @@ from torch import Tensor
 
 from breakeven.core import Choice, Draft, Phase, Verified
 from breakeven.decode.policy.base import Policy, Prospect
-from breakeven.drafters.base import Boarding, Context, Drafter
+from breakeven.drafters.base import Aboard, Boarding, Context, Drafter
 from breakeven.verifier.rows import Rows, chain, tree
 
 
@@ -127,8 +127,9 @@ def verify(
     if not branched:
         context.cache.commit([v.committed - free for v in verified])
         if drafter and judged.aboard is not None:
-            accepted = torch.tensor([v.accepted for v in verified], device=judged.aboard.device)
-            drafter.land(judged.aboard, accepted)
+            found = torch.tensor([(v.accepted, v.token) for v in verified])
+            accepted, tokens = found.to(judged.choices.device).unbind(dim=1)
+            drafter.land(judged.aboard, accepted, tokens)
         return verified, judged.hidden
     paths = [kept_rows(v) for v in verified]
     context.cache.keep(paths)
@@ -139,12 +140,12 @@ def verify(
 class Judged:
     """A verify pass of W rows: arg-max ids ``[B, W]`` and states ``[B, W, H]``.
 
-    ``aboard`` ``[B, extra]`` are the ids of the drafter's own rows behind them, if any rode along.
+    ``aboard`` are the drafter's own rows behind them, if any rode along.
     """
 
     choices: Tensor
     hidden: Tensor
-    aboard: Tensor | None
+    aboard: Aboard | None
 
 
 def verify_pass(
@@ -167,7 +168,9 @@ def verify_pass(
     )
     assert out.choices is not None
     width = layout.width
-    aboard = out.choices[:, width:] if boarding.rows.width > width else None
+    aboard = None
+    if boarding.rows.width > width:
+        aboard = Aboard(out.choices[:, width:], out.hidden[:, width:])
     return Judged(out.choices[:, :width], out.hidden[:, :width], aboard)
 
 

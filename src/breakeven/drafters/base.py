@@ -93,6 +93,18 @@ class Boarding:
     part: Part | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Aboard:
+    """What a pass says of the rows that rode behind its chain: ids ``[B, extra]``, their states.
+
+    ``choices`` are the arg-max of each row's logits, ``hidden`` ``[B, extra, H]`` the states after
+    the final norm.
+    """
+
+    choices: Tensor
+    hidden: Tensor
+
+
 class Drafter(ABC):
     """One drafting method.
 
@@ -152,11 +164,12 @@ class Drafter(ABC):
         return Boarding(rows)
 
     def land(  # noqa: B027 - optional hook
-        self, choices: Tensor, accepted: Tensor
+        self, aboard: Aboard, accepted: Tensor, tokens: Tensor
     ) -> None:
-        """The arg-max ids ``[B, extra]`` of the rows that rode in the pass, and its outcome.
+        """The drafter's rows in the pass, and its outcome, on the same device.
 
-        ``accepted`` ``[B]`` are the drafts accepted, on the same device.
+        ``accepted`` ``[B]`` are the drafts accepted, ``tokens`` ``[B]`` the verifier's own behind
+        them.
         """
 
     def observe(  # noqa: B027 - optional hook

@@ -27,15 +27,19 @@ from torch.nn import functional as F
 from breakeven.core import Draft, Verified
 from breakeven.cost.layout import Layout, fastest, layouts
 from breakeven.cost.profile import PROFILE_FILE, read_rates
-from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
+from breakeven.drafters.base import Aboard, Boarding, Context, Drafter, Sketch
 from breakeven.drafters.block_plan import BlockPlan
-from breakeven.drafters.peft_bd import GatedPeftBD
+from breakeven.drafters.bonus import BONUS_FILE, BonusHead, load_head
+from breakeven.drafters.peft_bd import GatedPeftBD, require_lean
 from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import BlockShape, Rows, with_groups
 from breakeven.verifier.timing import quick_curve
+
+FUSED_PROFILE = "fused_profile.json"
+"""The acceptance of fused drafts with the bonus module; without one it is the adapter's own."""
 
 
 class Fused(Drafter):
@@ -52,10 +56,12 @@ class Fused(Drafter):
         groups: int | None = None,
         masks: int | None = None,
         drafts: int | None = None,
+        bonus: BonusHead | None = None,
     ) -> None:
         """``groups``: outcomes provided for, fewest accepted first (default: all). ``masks``: of
         the block's, how many ride in each group (default: all; 0: none, which is plain decoding).
         ``drafts``: the most that are verified in a round (default: as many as there are masks).
+        ``bonus`` corrects the chosen group.
         """
         if plan.labels != "shift" or not plan.gated or plan.shape.rooted:
             raise DrafterError(
@@ -64,6 +70,7 @@ class Fused(Drafter):
         _check(self.name, groups, masks, plan)
         masks = plan.masks if masks is None else masks
         self.adapter, self.plan, self.verifier = adapter, plan, verifier
+        self.bonus = bonus
         self.groups, self.shape = groups, BlockShape(masks, causal=plan.causal)
         self._most = self.longest = masks if drafts is None else min(masks, drafts)
         self.scratch_rows = (groups or self._most + 1) * masks
@@ -105,11 +112,16 @@ class Fused(Drafter):
         return Boarding(layout, self.adapter)
 
     @torch.inference_mode()
-    def land(self, choices: Tensor, accepted: Tensor) -> None:
-        """Keep the group of each outcome."""
-        groups = choices.view(len(accepted), self._groups, self.shape.masks)
-        index = accepted.clamp(max=self._groups - 1)[:, None, None]
-        self._ids = groups.gather(1, index.expand(-1, 1, self.shape.masks))[:, 0].clone()
+    def land(self, aboard: Aboard, accepted: Tensor, tokens: Tensor) -> None:
+        """Keep the group of each outcome, corrected by the bonus if there is a module for it."""
+        masks = self.shape.masks
+        which = accepted.clamp(max=self._groups - 1)
+        rows = which[:, None] * masks + torch.arange(masks, device=which.device)  # [B, masks]
+        if self.bonus is None:
+            self._ids = aboard.choices.gather(1, rows)
+            return
+        states = aboard.hidden.gather(1, rows[:, :, None].expand(-1, -1, aboard.hidden.shape[2]))
+        self._ids = self.bonus.choose(states, tokens)
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None
@@ -133,24 +145,38 @@ class Fused(Drafter):
         identity: Identity | None = None,
         groups: int | Literal["auto"] = "auto",
         masks: int | None = None,
+        bonus: bool | None = None,
     ) -> Self:
         """The adapter of a ``peft-bd-gated`` folder.
 
-        ``groups: auto`` takes the fastest layout for the acceptance in the folder's
-        ``speculation_profile.json`` and the prices of passes, which are measured now, in less than
-        a hundred of them; in a folder without a profile every outcome has a group. ``masks`` is
-        chosen with it unless it is given.
+        ``groups: auto`` takes the fastest layout for the acceptance in the folder's profile and
+        the prices of passes, which are measured now, in a few dozen of them; in a folder without a
+        profile every outcome has a group. ``masks`` is chosen with it unless it is given.
+        ``bonus``: correct drafts by the bonus with the folder's module (default: if it has one).
         """
         gated = GatedPeftBD.load(folder, verifier, identity)
         adapter, plan = gated.adapter, gated.plan
         chosen: dict[str, Any] = {"groups": None if groups == "auto" else groups, "masks": masks}
         _check(cls.name, **chosen, plan=plan)
-        if groups == "auto" and masks != 0 and (folder / PROFILE_FILE).is_file():
-            rates = read_rates(folder / PROFILE_FILE)[: plan.masks]
+        if bonus is None:
+            bonus = (folder / BONUS_FILE).is_file()
+        if bonus not in (True, False):
+            raise DrafterError(f"{cls.name}: bonus {bonus}: give true or false")
+        profile = profile_of(folder, bonus)
+        if groups == "auto" and masks != 0 and profile is not None:
+            rates = read_rates(profile)[: plan.masks]
             layout = measured_layout(rates, verifier, adapter, plan, masks)
             chosen = {"groups": layout.groups or None, "masks": layout.masks}
             chosen["drafts"] = layout.drafts
+        if bonus:
+            chosen["bonus"] = load_head(folder, require_lean(verifier, cls.name), plan)
         return cls(adapter, plan, gated.verifier, **chosen)
+
+
+def profile_of(folder: Path, bonus: bool) -> Path | None:
+    """The measured acceptance in ``folder``: with the bonus module, or of separate drafts."""
+    names = (FUSED_PROFILE, PROFILE_FILE) if bonus else (PROFILE_FILE,)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def measured_layout(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from breakeven.core import Draft, Verified
-from breakeven.drafters.base import Boarding, Context, Drafter, Sketch
+from breakeven.drafters.base import Aboard, Boarding, Context, Drafter, Sketch
 from breakeven.verifier.rows import Rows
 
 
@@ -46,9 +46,9 @@ class Wrapper(Drafter):
         """The inner drafter's."""
         return self.inner.board(context, rows)
 
-    def land(self, choices: Tensor, accepted: Tensor) -> None:
+    def land(self, aboard: Aboard, accepted: Tensor, tokens: Tensor) -> None:
         """The inner drafter's."""
-        self.inner.land(choices, accepted)
+        self.inner.land(aboard, accepted, tokens)
 
     def observe(
         self, context: Context, verified: Sequence[Verified], hidden: Tensor | None

@@ -15,15 +15,18 @@ from pydantic import ConfigDict
 from torch import nn
 
 from breakeven.config import Section, load_recipe
+from breakeven.drafters.bonus import BonusCorrection
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.errors import RecipeError, nearest
+from breakeven.train.bonus import BonusObjective
 from breakeven.train.clean import CleanStream
 from breakeven.train.disk import DiskCache
 from breakeven.train.fastmtp import FastMtpObjective
 from breakeven.train.objective import Objective
 from breakeven.train.peft_bd import PeftBdObjective, lora_spec
 from breakeven.train.recipe import (
+    BonusRecipe,
     DataSettings,
     FastMtpRecipe,
     GatedRecipe,
@@ -60,6 +63,12 @@ METHODS = {
         recipe=GatedRecipe,
         objective=PeftBdObjective,
         module=lambda a, settings: RowLoRA(a, lora_spec(settings, a.layers)),
+        with_keys=True,
+    ),
+    "peft-bd-fused": Method(
+        recipe=BonusRecipe,
+        objective=BonusObjective,
+        module=lambda a, settings: BonusCorrection(a.hidden_size, settings.rank),
         with_keys=True,
     ),
     "fastmtp": Method(

@@ -8,6 +8,7 @@ clean stream as well, so both streams run in one pass with gradient, as publishe
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor
 
 from breakeven.data.artifact import Row
+from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.peft_bd import BlockDrafter, GatedPeftBD, PeftBD
 from breakeven.train.blocks import Blocks, cut, draw_anchors, draw_hidden, possible
 from breakeven.train.clean import Clean, CleanStream, padded, stacked
 from breakeven.train.loss import token_losses, widened
 from breakeven.train.objective import Judged, Objective
-from breakeven.train.recipe import BlockSettings
+from breakeven.train.recipe import BlockSettings, LossSettings
 from breakeven.train.score import Score
 from breakeven.train.weighting import block_loss
 from breakeven.verifier.cache import NoPast, ReadOnlyPast
@@ -32,30 +34,27 @@ from breakeven.verifier.rows import noised_blocks, two_streams
 BLOCKS_PER_PASS = 32  # when all roots of a text are evaluated
 
 
-class PeftBdObjective(Objective):
-    """Loss of an adapter and its mask vector against the verifier's choices."""
+class BlockObjective(Objective):
+    """Loss of the guesses of blocks against the verifier's choices."""
 
     def __init__(
         self,
         verifier: LeanVerifier,
-        settings: BlockSettings,
+        settings: LossSettings,
         clean: CleanStream,
-        identity: Identity | None = None,
-        deployed: LeanVerifier | None = None,
+        plan: BlockPlan,
+        identity: Identity | None,
     ) -> None:
-        """``deployed`` is not needed: the adapter fits any precision."""
         super().__init__(verifier)
         self._verifier, self._settings, self._clean = verifier, settings, clean
-        self._identity = identity
-        self.plan = settings.plan
-        self._kind: type[BlockDrafter] = GatedPeftBD if self.plan.gated else PeftBD
-        self.name, self.drafts, self.free = self._kind.name, self.plan.most, self.plan.free
+        self._identity, self.plan = identity, plan
+        self.drafts, self.free = plan.most, plan.free
         self.noised = settings.mask_ratio[0] < 1.0
-        spec = lora_spec(settings, verifier.shape.layers)
-        master = torch.promote_types(verifier.dtype, torch.float32)
-        self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, master)
-        with torch.no_grad():
-            self.adapter.mask_vector.copy_(_mean_embedding(verifier))
+
+    @property
+    @abstractmethod
+    def lora(self) -> RowLoRA:
+        """The adapter that the blocks run through."""
 
     def labels(self, row: Row) -> int:
         """Roots with something to guess behind them."""
@@ -96,11 +95,11 @@ class PeftBdObjective(Objective):
         layout = noised_blocks(blocks.anchors, shape, block_ids=blocks.ids, masked=blocks.masked)
         if self.plan.gated:
             past = ReadOnlyPast(stacked(streams, self._verifier))
-            hidden = self._verifier.body(layout.to(device), past, self.adapter).hidden
+            hidden = self._verifier.body(layout.to(device), past, self.lora).hidden
             length = 0
         else:
             both = two_streams(texts, layout, gated=False)
-            hidden = self._verifier.body(both.to(device), NoPast(), self.adapter).hidden
+            hidden = self._verifier.body(both.to(device), NoPast(), self.lora).hidden
             length = texts.shape[1]
         return _gather(hidden, self._sources(blocks, length).to(device))
 
@@ -112,14 +111,6 @@ class PeftBdObjective(Objective):
         inside = (firsts + offsets - 1 + plan.shape.rooted).expand(len(blocks.anchors), -1, -1)
         root = (offsets == 0) & (not plan.shape.rooted)  # the root stands in the clean stream
         return torch.where(root, blocks.anchors[:, :, None], inside)
-
-    def drafter(self) -> BlockDrafter:
-        """The adapter as it stands, shared and not copied."""
-        return self._kind(self.adapter, self.plan, self._identity)
-
-    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
-        """Write the drafter's folder."""
-        self.drafter().save(folder, dtype)
 
     @torch.no_grad()
     def _truth(self, streams: Sequence[Clean], blocks: Blocks) -> Tensor:
@@ -145,6 +136,41 @@ class PeftBdObjective(Objective):
         right[valid] = logits.detach().argmax(dim=-1) == labels[valid]
         score = Score.of(right, valid, free=self.plan.free, targets=covered)
         return Judged(loss, score, weight)
+
+
+class PeftBdObjective(BlockObjective):
+    """Loss of an adapter and its mask vector."""
+
+    def __init__(
+        self,
+        verifier: LeanVerifier,
+        settings: BlockSettings,
+        clean: CleanStream,
+        identity: Identity | None = None,
+        deployed: LeanVerifier | None = None,
+    ) -> None:
+        """``deployed`` is not needed: the adapter fits any precision."""
+        super().__init__(verifier, settings, clean, settings.plan, identity)
+        self._kind: type[BlockDrafter] = GatedPeftBD if self.plan.gated else PeftBD
+        self.name = self._kind.name
+        spec = lora_spec(settings, verifier.shape.layers)
+        master = torch.promote_types(verifier.dtype, torch.float32)
+        self.adapter = RowLoRA(verifier.architecture, spec).to(verifier.device, master)
+        with torch.no_grad():
+            self.adapter.mask_vector.copy_(_mean_embedding(verifier))
+
+    @property
+    def lora(self) -> RowLoRA:
+        """The adapter that is trained."""
+        return self.adapter
+
+    def drafter(self) -> BlockDrafter:
+        """The adapter as it stands, shared and not copied."""
+        return self._kind(self.adapter, self.plan, self._identity)
+
+    def save(self, folder: Path, dtype: torch.dtype | None = None) -> None:
+        """Write the drafter's folder."""
+        self.drafter().save(folder, dtype)
 
 
 def lora_spec(settings: BlockSettings, layers: int) -> LoRASpec:

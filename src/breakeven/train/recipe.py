@@ -20,7 +20,25 @@ from breakeven.train.weighting import Weighting
 Masks = Annotated[int, Field(ge=1, le=MOST_MASKS)]
 
 
-class BlockSettings(Section):
+class LossSettings(Section):
+    """Which blocks of a text are guessed, and what a guess costs."""
+
+    anchors: PositiveInt = 32  # blocks of each text at each step, at most
+    starts: Starts = "random"  # where they begin: anywhere, or tiling the continuation
+    mask_ratio: tuple[float, float] = (1.0, 1.0)  # hidden share of a block: U(low, high)
+    weighting: Weighting = "geometric"  # of the offsets; readings of "linear-prefix objective"
+    gamma: float = Field(0.9, gt=0.0, le=1.0)
+    soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
+    tv: float = Field(0.0, ge=0.0, le=1.0)  # share that is TV to it; the rest is cross-entropy
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.soft + self.tv > 1:
+            raise ValueError(f"soft + tv = {self.soft + self.tv:g}: give shares of 1 in all")
+        return self
+
+
+class BlockSettings(LossSettings):
     """What both PEFT-BD methods share (ALGORITHMS 1); the defaults differ."""
 
     gated: ClassVar[bool]
@@ -29,17 +47,10 @@ class BlockSettings(Section):
     causal: bool = False  # masks see earlier masks only; a draft pass is then no wider than K
     labels: Labels = "shift"  # a row names its own token (same) or the one behind it (shift)
     anchoring: Anchoring = "first_from_verifier"
-    anchors: PositiveInt = 32  # blocks of each text at each step, at most
-    starts: Starts = "random"  # where they begin: anywhere, or tiling the continuation
-    mask_ratio: tuple[float, float] = (1.0, 1.0)  # hidden share of a block: U(low, high)
     rank: PositiveInt = 16
     alpha: PositiveFloat = 32.0
     layers: PositiveInt | None = None  # LoRA in the last so many layers; null: in all
     late: bool = False  # masks enter where the LoRA begins, not with the embeddings ("last-k")
-    weighting: Weighting = "geometric"  # of the offsets; readings of "linear-prefix objective"
-    gamma: float = Field(0.9, gt=0.0, le=1.0)
-    soft: float = Field(0.0, ge=0.0, le=1.0)  # share of the loss that is KL to the verifier
-    tv: float = Field(0.0, ge=0.0, le=1.0)  # share that is TV to it; the rest is cross-entropy
 
     @property
     def plan(self) -> BlockPlan:
@@ -52,8 +63,6 @@ class BlockSettings(Section):
         low, high = self.mask_ratio
         if not 0 < low <= high <= 1:
             raise ValueError(f"mask_ratio {[low, high]}: give 0 < low <= high <= 1")
-        if self.soft + self.tv > 1:
-            raise ValueError(f"soft + tv = {self.soft + self.tv:g}: give shares of 1 in all")
         if self.late and (self.layers is None or low < 1):
             raise ValueError("late: give layers, and mask_ratio [1, 1]")
         if self.plan.fault:
@@ -79,6 +88,21 @@ class GatedSettings(BlockSettings):
     gated: ClassVar[bool] = True
 
     soft: float = Field(1.0, ge=0.0, le=1.0)
+
+
+class BonusSettings(LossSettings):
+    """``peft-bd-fused``: the bonus module behind a trained ``peft-bd-gated`` adapter."""
+
+    adapter: str | None = None  # the folder of that adapter; null: the one that ships
+    rank: PositiveInt = 64
+    anchors: PositiveInt = 64
+    soft: float = Field(1.0, ge=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _all_masked(self) -> Self:
+        if self.mask_ratio != (1.0, 1.0):
+            raise ValueError("mask_ratio: a pass that drafts masks everything; give [1, 1]")
+        return self
 
 
 class FastMtpSettings(Section):
@@ -161,6 +185,13 @@ class GatedRecipe(TrainRecipe):
 
     drafter: Literal["peft-bd-gated"] = "peft-bd-gated"
     method: GatedSettings = GatedSettings()
+
+
+class BonusRecipe(TrainRecipe):
+    """A recipe of the bonus module of ``peft-bd-fused``."""
+
+    drafter: Literal["peft-bd-fused"] = "peft-bd-fused"
+    method: BonusSettings = BonusSettings()
 
 
 class FastMtpRecipe(TrainRecipe):
