@@ -169,7 +169,7 @@ def test_a_folder_of_something_else_is_left_alone(
         ("drafter: fastmpt", "drafter: 'fastmpt' cannot be trained; did you mean 'fastmtp'?"),
         (
             "train: {lr: 1}",
-            "the key 'drafter' is missing; allowed: fastmtp, peft-bd, peft-bd-gated",
+            "the key 'drafter' is missing; allowed: fastmtp, peft-bd, peft-bd-fused, peft-bd-gated",
         ),
         ("drafter: fastmtp\nmethod: {maks: 1}", "unknown key 'method.maks'"),
         ("drafter: fastmtp\ntrain: {lr: -1}", "'train.lr' = -1"),
