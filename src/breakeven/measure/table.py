@@ -32,7 +32,7 @@ def performance_lines(rows: Iterable[Performance], outputs: Mapping[str, str]) -
         "break-even: draft + verify + rest, in plain steps; below 1 it pays whatever is accepted.",
         caption_justify="left",
     )
-    table.add_column("configuration", no_wrap=True)
+    table.add_column("configuration", overflow="fold")  # the one that gives way
     for name in ("tok/s", "ratio", "95 %", "AL", "needs", "draft", "verify", "rest"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("output", no_wrap=True)
