@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from breakeven.cli.app import run
+from breakeven.cli.trial import affordable
 from breakeven.config import load_recipe, write_recipe
 from breakeven.core import Draft
 from breakeven.drafters.scripted import RandomDrafter
 from breakeven.errors import RecipeError
-from breakeven.measure.recipe import AuditRecipe, BenchRecipe
+from breakeven.measure.recipe import AuditRecipe, BenchRecipe, PromptSection
 from measuring import VOCAB, loaded, prompts, small_artifact
 
 Captured = pytest.CaptureFixture[str]
@@ -161,6 +162,19 @@ def test_the_recipe_beside_an_audit_repeats_it(artifact: Path, tmp_path: Path) -
     before = (tmp_path / "audit.json").read_text()
     assert run(["audit", str(tmp_path / "audit.yaml"), "--out", str(tmp_path), "--force"]) == 0
     assert (tmp_path / "audit.json").read_text() == before
+
+
+def test_an_audit_takes_its_own_number_of_prompts_whatever_else_is_set() -> None:
+    assert load_recipe(AuditRecipe, overrides=["prompts.artifact=x"]).prompts.count == 8
+    assert load_recipe(BenchRecipe, overrides=["prompts.artifact=x"]).prompts.count == 24
+
+
+def test_a_default_takes_no_more_prompts_than_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usual, asked = PromptSection(split="test"), PromptSection(split="test", count=24)
+    assert (affordable(usual, 10), affordable(usual, 50), affordable(asked, 10)) == (10, 24, 24)
+    assert "'test' has 10 prompts, fewer than the usual 24" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

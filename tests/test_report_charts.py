@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import combinations
 from pathlib import Path
 
@@ -95,6 +96,24 @@ def test_intervals_lie_around_their_ratio(entries: list[Entry], width: int) -> N
         assert all(w.low <= w.x <= w.high for w in each.whiskers)
     assert [w.x for w in chart.whiskers] == sorted((w.x for w in chart.whiskers), reverse=True)
     assert {w.side for w in chart.whiskers} == {"above", "below"}
+
+
+@WIDTHS
+def test_an_interval_of_few_prompts_does_not_flatten_the_others(
+    entries: list[Entry], width: int
+) -> None:
+    wild = copy.deepcopy(entries)
+    row, rows = wild[0].by_category[0], wild[0].run.performance
+    rows[rows.index(row)] = row.model_copy(update={"ratio_low": 0.01, "ratio_high": 8848.55})
+    (chart, *_), before = category_charts(wild, width), category_charts(entries, width)[0]
+    whisker = next(w for w in chart.whiskers if w.name == row.category)
+    assert whisker.high == pytest.approx(chart.frame.right, abs=0.2)
+    assert whisker.caps.count("L") >= 1, "an arrow: it goes on"
+    others = [w for w in chart.whiskers if w.name != row.category]
+    assert all(w.caps.count("v") == 2 for w in others)
+    assert chart.frame.x(1.1) - chart.frame.x(1.0) > 0.3 * (
+        before.frame.x(1.1) - before.frame.x(1.0)
+    )
 
 
 @WIDTHS

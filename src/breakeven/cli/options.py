@@ -49,6 +49,7 @@ DraftTokens = Annotated[
     typer.Option(
         "--num-speculative-tokens",
         "-k",
+        "--k",
         min=0,
         metavar="K",
         help="Tokens drafted in each round, at most: 4, or 16 with `--policy adaptive`; 0 is plain "
@@ -119,6 +120,4 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Say what would be done and how long it takes; do nothing."),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", "-f", help="Overwrite the output folder if it exists.")
-]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite the output if it exists.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -80,7 +81,19 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     ours = what.artifact == PromptSection().artifact
     artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
     rows = artifact.rows(what.split)
-    return loaded, choose(rows, what.count, recipe.seed)
+    return loaded, choose(rows, affordable(what, len(rows)), recipe.seed)
+
+
+def affordable(what: PromptSection, rows: int) -> int:
+    """How many of ``rows`` to take: what was asked for, or else no more than there are."""
+    if "count" in what.model_fields_set or not 0 < rows < what.count:
+        return what.count
+    print(
+        f"the split '{what.split}' has {rows} prompts, fewer than the usual {what.count}: "
+        "all are taken",
+        file=sys.stderr,
+    )
+    return rows
 
 
 def read_prices(recipe: BenchRecipe, loaded: Loaded) -> Calibration | None:

@@ -65,6 +65,8 @@ def drifted(steps: Sequence[float]) -> str | None:
 
     >>> drifted([1.0, 1.0, 1.0, 1.0, 1.12, 1.12])
     'plain steps were 12 % slower at the end than at first: the machine throttles or is busy'
+    >>> drifted([1.12, 1.12, 1.0, 1.0, 1.0, 1.0])
+    'plain steps were 11 % faster at the end than at first: the machine was busy or cold at first'
     >>> drifted([1.0, 1.1, 1.0, 1.0, 1.1, 1.0]) is None
     True
     """
@@ -74,8 +76,12 @@ def drifted(steps: Sequence[float]) -> str | None:
     change = median(steps[-third:]) / median(steps[:third]) - 1
     if abs(change) <= DRIFT:
         return None
-    word = "slower" if change > 0 else "faster"
+    word, reason = (
+        ("slower", "throttles or is busy")
+        if change > 0
+        else ("faster", "was busy or cold at first")
+    )
     return (
         f"plain steps were {100 * abs(change):.0f} % {word} at the end than at first: "
-        "the machine throttles or is busy"
+        f"the machine {reason}"
     )

@@ -95,10 +95,16 @@ class BenchRecipe(TrialRecipe):
     calibration: Path | None = None  # prices for `adaptive`; null: each measures a few itself
 
 
+class AuditPromptSection(PromptSection):
+    """Fewer: every divergence is looked into, and none is expected."""
+
+    count: PositiveInt = 8
+
+
 class AuditRecipe(TrialRecipe):
     """A recipe of ``breakeven audit``."""
 
-    prompts: PromptSection = PromptSection(count=8)
+    prompts: AuditPromptSection = AuditPromptSection()
     k: Lengths = (4,)
     max_new_tokens: PositiveInt = 96
     level: Literal["L0", "L1", "L2"] = "L2"

@@ -11,6 +11,9 @@ from breakeven.report.entries import Entry, Mark
 from breakeven.report.records import Performance
 from breakeven.report.wording import clip
 
+WIDEST = 2.0
+"""An interval that reaches further than this times its ratio, or this part of it, is cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class Whisker:
@@ -22,6 +25,7 @@ class Whisker:
     x: float
     low: float
     high: float
+    caps: str  # path of the ends: a bar, or an arrow where the interval goes on
     text: str
     side: str
 
@@ -61,8 +65,23 @@ def category_charts(entries: Sequence[Entry], width: int) -> list[RatioChart]:
 
 
 def _range(rows: Sequence[Performance]) -> tuple[float, float]:
-    values = [x for row in rows for x in (row.ratio, row.ratio_low, row.ratio_high) if x]
-    return rounded(min(0.9, *values), max(1.1, *values), 6)
+    """The axis: every ratio, and of its interval what is within a factor of :data:`WIDEST`."""
+    values = [0.9, 1.1]
+    for row in rows:
+        ratio = row.ratio or 1.0
+        low, high = row.ratio_low or ratio, row.ratio_high or ratio
+        values += [ratio, max(low, ratio / WIDEST), min(high, ratio * WIDEST)]
+    return rounded(min(values), max(values), 6)
+
+
+def _cap(x: float, y: float, limits: tuple[float, float]) -> tuple[float, str]:
+    """Where an end is drawn, and how: beyond the axis it is an arrow at the edge."""
+    first, last = limits
+    if x < first - 1:
+        return first, f"M{first + 6} {y - 5}L{first} {y}l6 5"
+    if x > last + 1:
+        return last, f"M{last - 6} {y - 5}L{last} {y}l-6 5"
+    return x, f"M{x} {y - 5}v10"
 
 
 def _chart(
@@ -88,6 +107,12 @@ def _chart(
         side = "above" if low > 1 else "below" if high < 1 else "across"
         text = f"{ratio:.2f}×" if title else f"{ratio:.2f}× ({low:.2f}–{high:.2f})"
         y = top + step * (i + 0.5) + (8 if stacked else 0)
-        xs = (frame.x(ratio), frame.x(low), frame.x(high))
-        whiskers.append(Whisker(clip(name, longest), row_mark, y, *xs, text, side))
+        limits = frame.x(across[0]), frame.x(across[1])
+        (x_low, left_cap), (x_high, right_cap) = (_cap(frame.x(v), y, limits) for v in (low, high))
+        whiskers.append(
+            Whisker(
+                clip(name, longest), row_mark, y, frame.x(ratio), x_low, x_high,
+                left_cap + right_cap, text, side,
+            )
+        )  # fmt: skip
     return RatioChart(title, frame, whiskers, frame.x(1.0), mark)
