@@ -63,6 +63,7 @@ def test_the_cost_curve_times_every_width_on_every_path() -> None:
         "native": {1: 2, 4: 2},
         "torch": {1: 2, 4: 2},
         "int8": {1: 2, 4: 2},
+        "draft": {1: 2, 4: 2},
     }
     assert len(read.samples) == 2
     console = Console(width=100, record=True)
@@ -223,13 +224,16 @@ def test_agreement_counts_the_choices_of_two_verifiers() -> None:
     config = tiny_config(vocab=264)
     rounded = replace(loaded, verifier=LeanVerifier.from_config(config, int8=True))
     [row] = own_rows(loaded.verifier, 1)  # type: ignore[arg-type]
-    same = module.compare(loaded, loaded, row, 16)
+    same = module.compare(loaded, loaded, loaded.verifier, row, 16)
     assert (same.same, same.prefix, same.equal) == (same.tokens, same.tokens, True)
-    found = module.compare(loaded, rounded, row, 16)
+    assert (same.weights_drafts, same.drafts) == (same.tokens, same.tokens)
+    found = module.compare(loaded, rounded, rounded.verifier, row, 16)
     assert found.prefix <= found.same <= found.tokens == same.tokens
+    assert found.weights_drafts == found.drafts <= found.tokens
     stranger = replace(loaded, verifier=LeanVerifier.from_config(config, seed=1))
-    other = module.compare(loaded, stranger, row, 16)
-    assert other.same < other.tokens
+    other = module.compare(loaded, stranger, loaded.verifier, row, 16)
+    assert other.same < other.tokens == other.drafts
+    assert other.weights_drafts < other.tokens
     assert not other.equal
     console = Console(width=100, record=True)
     console.print(module.table([same, other]))
