@@ -27,14 +27,13 @@ from torch.nn import functional as F
 from breakeven.drafters.base import Context
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.denoise import Canvas
+from breakeven.drafters.draft_head import draft_head
 from breakeven.drafters.peft_bd import GatedPeftBD, require_lean
 from breakeven.errors import DrafterError
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
-from breakeven.verifier.int8 import Int8
 from breakeven.verifier.interface import Output, Verifier
-from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.native.body import obstacle
 from breakeven.verifier.transfer import sent
@@ -97,20 +96,16 @@ class BonusHead:
     def __init__(self, correction: BonusCorrection, verifier: LeanVerifier) -> None:
         self.correction, self._verifier = correction, verifier
         weight = verifier.head_weight
-        self._cheap: FrozenLinear | None = None
-        if obstacle(verifier.architecture, weight.dtype, weight.device) is None:
-            self._cheap = FrozenLinear(Int8.nearest(weight))
-            self._cheap.pack()
+        native = obstacle(verifier.architecture, weight.dtype, weight.device) is None
+        self._cheap = draft_head(verifier, weight) if native else None
 
     def choose(self, states: Tensor, bonus: Tensor) -> Tensor:
         """Ids ``[B, M]`` named by the masks' ``[B, M, H]`` states, the bonus being ``[B]`` ids."""
         moved = self._moved(states, bonus)
         if self._cheap is None:
             return self._verifier.choose(moved)
-        if self._cheap.panels is not None:
-            return self._cheap.panels.choose(moved.contiguous(), None)
-        chosen: Tensor = self._cheap(moved).argmax(dim=-1)
-        return chosen
+        assert self._cheap.panels is not None
+        return self._cheap.panels.choose(moved, None)
 
     def logits(self, states: Tensor, bonus: Tensor) -> Tensor:
         """``[B, M, V]`` logits of the same, with the head as it is."""

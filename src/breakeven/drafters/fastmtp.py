@@ -24,6 +24,7 @@ from torch import Tensor
 from breakeven.core import Draft, Phase, Verified
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.card import Card
+from breakeven.drafters.draft_head import draft_head
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.drafters.vocabulary import DraftVocabulary
@@ -31,10 +32,7 @@ from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.cache import KVCache
 from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
-from breakeven.verifier.int8 import Int8
 from breakeven.verifier.interface import Verifier
-from breakeven.verifier.linear import FrozenLinear
-from breakeven.verifier.native.body import obstacle
 from breakeven.verifier.rows import chain
 
 WEIGHTS_FILE = "model.safetensors"
@@ -238,11 +236,7 @@ def pruned_head(
     """
     if vocabulary is None:
         return verifier.head
-    weight = verifier.head_weight[vocabulary.ids]
-    rounded = int8 and obstacle(verifier.architecture, weight.dtype, weight.device) is None
-    head = FrozenLinear(Int8.nearest(weight) if rounded else weight)
-    head.pack(drafts=True)
-    return head.forward
+    return draft_head(verifier, verifier.head_weight[vocabulary.ids], int8=int8).forward
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -59,7 +59,7 @@ class Adaptive(Policy):
         self._survival, self._probing = RunningSurvival(), Probing()
         self._stopping = Stopping()
         self._sequential = False
-        self._further: dict[Key, list[float]] = {}
+        self._further: dict[tuple[int, int], list[float]] = {}
         self._steps: list[float] = []  # what each further token costs in this round, plain steps
         self._cost: RunningCost | None = None
         self._free = 0
@@ -138,7 +138,7 @@ class Adaptive(Policy):
 
     def _step_list(self, batch: int, context: int, plain: float) -> list[float]:
         """What a token costs after 0, 1, … others, in plain steps; kept as long as prices are."""
-        key = (batch, context // CONTEXT_STEP, False)
+        key = (batch, context // CONTEXT_STEP)
         if key not in self._further:
             assert self._cost is not None
             self._further[key] = [

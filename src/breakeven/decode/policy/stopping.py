@@ -7,8 +7,8 @@ while, for some number of further tokens,
     the sum of the chances that each of them and all before it are accepted  >=  price * speed
 
 with the speed of rounds so drafted (what is looked up comes at its place in the text, however fast
-that is reached). Stopping at the average speed itself is what
-makes the average largest (a ratio's optimum; ALGORITHMS 8.5's marginal gain, token by token).
+that is reached). Stopping at the average speed itself is what makes the average largest (a ratio's
+optimum; ALGORITHMS 8.5's marginal gain, token by token).
 """
 
 from __future__ import annotations
