@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from breakeven.drafters.block_plan import BlockPlan
+from breakeven.drafters.early_exit import EarlyExit
 from breakeven.drafters.fastmtp import FastMTP
+from breakeven.drafters.layer_skip import LayerSkip
 from breakeven.drafters.mtp_layer import MTPLayer
+from breakeven.drafters.options import GIVEN
 from breakeven.drafters.peft_bd import GatedPeftBD
-from breakeven.drafters.registry import create, names
+from breakeven.drafters.registry import METHODS, check, create, names
 from breakeven.drafters.vocabulary import DraftVocabulary
 from breakeven.errors import DrafterError
 from breakeven.verifier.decoder import LeanVerifier
@@ -75,3 +80,42 @@ def test_t17_a_block_drafter_without_its_mask_is_refused_by_name(tmp_path: Path)
     mask.unlink()
     with pytest.raises(DrafterError, match=r"no mask_vector\.safetensors"):
         create("peft-bd-gated", loaded(), tmp_path)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_option_of_a_drafter_is_in_the_docs(name: str) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "drafters.md").read_text("utf-8")
+    [_, table] = page.split("| drafter | option |")
+    lines = [line for line in table.splitlines() if f"`{name}`" in line.split(" | ")[0]]
+    kind, trained = check(name)
+    taken = inspect.signature(kind.load if trained else getattr(kind, "of", kind)).parameters
+    own = [n for n, p in taken.items() if n not in GIVEN and p.kind is not p.VAR_KEYWORD]
+    assert all(any(f"`{option}`" in line for line in lines) for option in own)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("tree", {"top": "many"}, "'tree': option top = many: give a whole number"),
+        ("fastmtp", {"weights": "exakt"}, "weights = exakt: give 'int8' or 'exact'"),
+        ("layer-skip", {"skip": 3}, "skip = 3: give a list of whole numbers"),
+        ("peft-bd-fused", {"groups": 2.5}, "groups = 2.5: give a whole number or 'auto'"),
+        ("suffix", {"factor": True}, "factor = True: give a number"),
+        ("quantized", {"bits": 4}, "'quantized' has no option 'bits'; it takes none"),
+    ],
+)
+def test_an_option_of_another_type(name: str, options: dict[str, object], says: str) -> None:
+    with pytest.raises(DrafterError, match=re.escape(says)):
+        check(name, None, options)
+
+
+def test_layers_of_ones_own_choice(tmp_path: Path) -> None:
+    LayerSkip(2, [0], IDENTITY).save(tmp_path / "skip")
+    EarlyExit(2, 1, IDENTITY).save(tmp_path / "exit")
+    made = create("layer-skip", loaded(), tmp_path / "skip", skip=[1])
+    assert isinstance(made, LayerSkip)
+    assert made.skip == (1,)
+    with pytest.raises(DrafterError, match="give some of the layers 0 to 1"):
+        create("layer-skip", loaded(), tmp_path / "skip", skip=[0, 1])
+    with pytest.raises(DrafterError, match="exit 2: give 1 to 1 layers"):
+        create("early-exit", loaded(), tmp_path / "exit", exit=2)

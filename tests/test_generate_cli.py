@@ -229,3 +229,13 @@ def test_a_calibration_of_another_model_is_refused(
     [line] = capsys.readouterr().err.splitlines()
     assert "its verifier is" in line
     assert "breakeven calibrate" in line
+
+
+def test_options_of_the_drafter(model: Path, capsys: Captured) -> None:
+    short = answer(model, capsys, QUESTION, "--drafter", "ngram", "-k", "3")
+    words = ["--drafter", "ngram", "-k", "3", "--drafter-option"]
+    long = answer(model, capsys, QUESTION, *words, "shortest=3")
+    assert long["text"] == short["text"]
+    assert long["drafted"] < short["drafted"]  # matches of one or two tokens count no more
+    assert generate(model, QUESTION, *words, "shortest=9") == 2
+    assert "give 1 <= shortest <= longest" in capsys.readouterr().err

@@ -12,9 +12,13 @@ from breakeven.cli.app import run
 from breakeven.cli.trial import affordable
 from breakeven.config import load_recipe, write_recipe
 from breakeven.core import Draft
+from breakeven.drafters.base import Drafter
+from breakeven.drafters.registry import create
 from breakeven.drafters.scripted import RandomDrafter
 from breakeven.errors import RecipeError
+from breakeven.measure.bench import make_methods, registered
 from breakeven.measure.recipe import AuditRecipe, BenchRecipe, PromptSection
+from breakeven.verifier.load import Loaded
 from measuring import VOCAB, loaded, prompts, small_artifact
 
 Captured = pytest.CaptureFixture[str]
@@ -222,7 +226,7 @@ def test_audit_exit_codes(
 ) -> None:
     drafter = RandomDrafter(VOCAB)
     monkeypatch.setattr(drafter, "propose", lambda context, k: [Draft(())] * context.batch)
-    monkeypatch.setattr("breakeven.drafters.registry.create", lambda *_: drafter)
+    monkeypatch.setattr("breakeven.drafters.registry.create", lambda *_, **__: drafter)
     assert audit(artifact, tmp_path, "--drafter", "ngram") == 2
     assert "inconclusive, 0 tokens drafted" in capsys.readouterr().out
 
@@ -232,3 +236,62 @@ def test_an_unknown_level_names_the_levels(
 ) -> None:
     assert audit(artifact, tmp_path, "--level", "L7") == 2
     assert "L0" in capsys.readouterr().err
+
+
+def test_options_of_a_drafter_reach_it_and_stand_in_every_file(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+
+    def spied(name: str, loaded: Loaded, path: Path | None, **options: Any) -> Drafter:
+        given.append({name: options})
+        return create(name, loaded, path, **options)
+
+    monkeypatch.setattr("breakeven.drafters.registry.create", spied)
+    more = ["--drafter", "suffix", "--drafter-option", "ngram.longest=5", "--k", "2"]
+    assert bench(artifact, tmp_path, *more) == 0
+    assert given == [{"ngram": {"longest": 5}}, {"suffix": {}}]
+    described = json.loads((tmp_path / "configuration.json").read_text())["configurations"]
+    assert [c["name"] for c in described] == ["ar", "ngram[longest=5]-k2", "suffix-k2"]
+    assert described[1]["options"] == {"longest": 5}
+    recipe = load_recipe(BenchRecipe, tmp_path / "recipe.yaml")
+    assert [d.options for d in recipe.drafters] == [{"longest": 5}, {}]
+    assert (tmp_path / "profiles" / "ngram[longest=5]-k2").is_dir()
+
+
+def test_one_drafter_with_other_options_is_another_configuration(artifact: Path) -> None:
+    recipe = BenchRecipe.model_validate(
+        {"drafters": [{"name": "ngram", "options": {"longest": n}} for n in (2, 5)], "k": 3}
+    )
+    names = [c.name for c in recipe.configurations]
+    assert names == ["ngram[longest=2]-k3", "ngram[longest=5]-k3"]
+    made = make_methods(recipe.configurations, registered(LOADED))
+    assert made[1].drafter is not made[2].drafter
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["longset=5"], "'ngram' has no option 'longset'; did you mean 'longest'?"),
+        (["longest=many"], "'ngram': option longest = many: give a whole number"),
+        (["longest=0"], "give 1 <= shortest <= longest <= 32"),
+        (["longest"], "--drafter-option 'longest': write OPTION=VALUE"),
+        (["ngrm.longest=5"], "no drafter 'ngrm' here; did you mean 'ngram'?"),
+        (["x=1", "-d", "suffix"], "of which drafter (ngram, suffix)? write DRAFTER.OPTION=VALUE"),
+    ],
+)
+def test_a_bad_option_of_a_drafter_is_one_line(
+    words: list[str], line: str, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    assert bench(artifact, tmp_path / "run", "--drafter-option", *words) == 2
+    shown = capsys.readouterr().err
+    assert line in shown
+    assert shown.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_scripted_drafters_of_an_audit_take_no_options(
+    artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    assert audit(artifact, tmp_path, "-d", "random", "--drafter-option", "seed=1") == 2
+    assert "'random' takes no folder and no options" in capsys.readouterr().err

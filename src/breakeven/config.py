@@ -73,13 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise RecipeError(f"override '{override}': write section.field=value, e.g. train.steps=100")
-    try:
-        value = _scalar(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"override '{override}': {_one_line(error)}") from None
+    key, value = parse_setting(override, "override", "section.field=value, e.g. train.steps=100")
     *parents, leaf = key.split(".")
     node = tree
     for parent in parents:
@@ -88,6 +82,21 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             raise RecipeError(f"override '{override}': '{parent}' is a value, not a section")
         node = below
     node[leaf] = value
+
+
+def parse_setting(text: str, what: str, form: str) -> tuple[str, Any]:
+    """The name and the YAML value of ``name=value``; ``what`` and ``form`` are for the error.
+
+    >>> parse_setting("longest=5", "option", "NAME=VALUE")
+    ('longest', 5)
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise RecipeError(f"{what} '{text}': write {form}")
+    try:
+        return key, _scalar(value)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{what} '{text}': {_one_line(error)}") from None
 
 
 def _scalar(text: str) -> Any:

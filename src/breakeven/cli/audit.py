@@ -11,6 +11,7 @@ import typer
 from breakeven.cli.options import (
     ArtifactPath,
     Device,
+    DrafterOptions,
     Force,
     Json,
     MaxNewTokens,
@@ -47,6 +48,7 @@ def audit(
     context: typer.Context,
     words: RecipeWords = None,
     drafter: Drafters = ["ngram"],  # noqa: B006 - typer copies it
+    drafter_option: DrafterOptions = None,
     k: Lengths = "4",
     model: ModelName = USUAL.verifier.name,
     artifact: ArtifactPath = USUAL.prompts.artifact,
@@ -85,13 +87,12 @@ def audit(
     recipe = trial_recipe(AuditRecipe, context, words, "level")
     if (out / FILE).exists() and not force:
         raise OutputExistsError(f"{out / FILE} exists: give another --out, or --force")
-    configurations = recipe.configurations
     loaded, chosen = prepared(recipe)
     out.mkdir(parents=True, exist_ok=True)  # before the work: it may not be allowed
     audits = inspect(
         Decoding(loaded.verifier, loaded.eos, recipe.max_new_tokens),
         chosen,
-        configurations,
+        recipe.configurations,
         registered(loaded),
         level=Level(recipe.level),
     )

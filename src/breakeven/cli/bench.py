@@ -12,6 +12,7 @@ import typer
 from breakeven.cli.options import (
     ArtifactPath,
     Device,
+    DrafterOptions,
     Force,
     Json,
     MaxNewTokens,
@@ -64,6 +65,7 @@ def bench(
     context: typer.Context,
     words: RecipeWords = None,
     drafter: Drafters = ["ngram"],  # noqa: B006 - typer copies it
+    drafter_option: DrafterOptions = None,
     k: Lengths = "2,4",
     model: ModelName = USUAL.verifier.name,
     artifact: ArtifactPath = USUAL.prompts.artifact,
@@ -95,12 +97,12 @@ def bench(
 
         breakeven bench --drafter ngram --k 2,4 --out runs/bench
         breakeven bench --drafter ngram --drafter peft-bd-gated=runs/gated --plan
+        breakeven bench --drafter ngram --drafter hybrid --drafter-option ngram.longest=5
         breakeven bench recipes/smollm2-135m/bench.yaml prompts.count=48
     """
     from breakeven.measure.bench import run_bench
 
     recipe = trial_recipe(BenchRecipe, context, words, "repeats", "calibration")
-    configurations = recipe.configurations
     loaded, chosen = prepared(recipe)
     prices = read_prices(recipe, loaded)
     if dry_run:
@@ -110,7 +112,7 @@ def bench(
         run_bench(
             loaded,
             chosen,
-            configurations,
+            recipe.configurations,
             out,
             **settings(recipe),
             prices=prices,

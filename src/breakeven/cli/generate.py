@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from math import isinf
@@ -19,6 +19,7 @@ from breakeven.cli.options import (
     BatchSize,
     CacheMemory,
     Device,
+    DrafterOptions,
     DraftTokens,
     Dtype,
     Json,
@@ -82,6 +83,7 @@ def generate(
     file: PromptFile = None,
     model: ModelName = BUNDLED,
     drafter: DrafterNames = None,
+    drafter_option: DrafterOptions = None,
     k: DraftTokens = None,
     policy: PolicyName = "fixed",
     calibration: Prices = None,
@@ -110,6 +112,7 @@ def generate(
         breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
         breakeven generate "Why is the sky blue?" --weights int8
         breakeven generate --file prompts.jsonl --drafter suffix --policy adaptive --json
+        breakeven generate "Say it again." --drafter ngram --drafter-option longest=5
     """
     from breakeven.decode.generate import generate as decode
     from breakeven.decode.policy.named import policy_named
@@ -118,18 +121,16 @@ def generate(
     from breakeven.verifier.precision import dtype_named
 
     kind = None if dtype is None else dtype_named(dtype)
+    drafting = None if not drafter or k == 0 else chosen(drafter, drafter_option or [])
     loaded = load_verifier(
         model, threads=threads, device=device, dtype=kind, weights=weights, mode=mode
     )
     asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
-    if not asked:
-        raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
-    helper = None if not drafter or k == 0 else chosen(drafter, loaded)
+    helper = None if drafting is None else drafting(loaded)
     prices = None if calibration is None else prices_for(loaded, calibration)
     lengths = policy_named(policy, k or None, prices)
     memory = None if cache_mb is None or isinf(cache_mb * 1e6) else int(cache_mb * 1e6)
-    if batch > 1:
-        show_cache(loaded, asked, batch, helper, lengths.longest, memory)
+    show_cache(loaded, asked, batch, helper, lengths.longest, memory)
     run = partial(
         decode, loaded.verifier, batch=batch, tokenizer=loaded.tokenizer, cache_bytes=memory
     )
@@ -147,9 +148,11 @@ def show_cache(
     k: int,
     memory: int | None,
 ) -> None:
-    """Say what keys and values of a batch will take."""
+    """Say what keys and values of a batch will take; a single request's are no matter."""
     from breakeven.decode.budget import plan_cache
 
+    if batch == 1:
+        return
     plan = plan_cache(loaded.verifier, asked, batch=batch, drafter=drafter, k=k, limit=memory)
     print(f"keys and values: {plan}", file=sys.stderr)
 
@@ -175,6 +178,8 @@ def requests(
         for reason, count in tally.dropped.items():
             lines = "1 line" if count == 1 else f"{count} lines"
             print(f"note: {lines} of {file} skipped: {reason}", file=sys.stderr)
+    if not prompts:
+        raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
     if "" in stop:
         raise DataError("--stop is empty; give the text before which an answer ends")
     renderer = Renderer(loaded.tokenizer)
@@ -199,16 +204,23 @@ def typed(texts: list[str]) -> Iterator[Prompt]:
         yield Prompt(str(number), "typed", (Message("user", content),))
 
 
-def chosen(texts: list[str], loaded: Loaded) -> Drafter:
-    """The drafter named ``NAME`` or ``NAME=DIR``, of which there may be one."""
-    from breakeven.drafters.registry import create
+def chosen(texts: list[str], options: list[str]) -> Callable[[Loaded], Drafter]:
+    """The drafter named ``NAME`` or ``NAME=DIR``, of which there may be one, once there is a model.
+
+    What can be wrong without one is told now.
+    """
+    from breakeven.drafters.registry import check, create
+    from breakeven.measure.configuration import shared_options
 
     if len(texts) > 1:
         raise DataError(
             f"--drafter is given {len(texts)} times: give one; breakeven bench compares several"
         )
     name, equals, folder = texts[0].partition("=")
-    return create(name, loaded, folder if equals else None)
+    path = folder if equals else None
+    own = shared_options(options, [name])[name]
+    check(name, path, own)
+    return lambda loaded: create(name, loaded, path, **own)
 
 
 def report(

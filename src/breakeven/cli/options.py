@@ -56,6 +56,15 @@ DraftTokens = Annotated[
         "decoding.",
     ),
 ]
+DrafterOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drafter-option",
+        metavar="[DRAFTER.]OPTION=VALUE",
+        help="A setting of the drafter's own, e.g. `longest=5` of ngram; the others are in "
+        "docs/drafters.md. With several drafters: `ngram.longest=5`.",
+    ),
+]
 MaxNewTokens = Annotated[
     int,
     typer.Option("--max-new-tokens", min=1, metavar="N", help="At most so many new tokens."),

@@ -9,7 +9,8 @@ import typer
 
 from breakeven.cli.recipes import is_typed, resolved
 from breakeven.cli.shipped import shipped
-from breakeven.measure.recipe import BenchRecipe, PromptSection, TrialRecipe
+from breakeven.errors import DrafterError
+from breakeven.measure.recipe import AuditRecipe, BenchRecipe, PromptSection, TrialRecipe
 
 if TYPE_CHECKING:
     from breakeven.cost.calibration import Calibration
@@ -65,6 +66,7 @@ def trial_recipe(kind: type[T], context: typer.Context, words: list[str] | None,
     Draft lengths that were typed are every drafter's, whatever the file gives one of them.
     """
     recipe = resolved(kind, context, words, {**FLAGS, **{flag: flag for flag in flags}})
+    recipe = recipe.with_options(context.params["drafter_option"] or ())
     return recipe.with_common_k() if is_typed(context, "k") else recipe
 
 
@@ -74,6 +76,7 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     from breakeven.measure.prompts import choose
     from breakeven.verifier.load import load_verifier
 
+    check_drafters(recipe)
     who, what = recipe.verifier, recipe.prompts
     loaded = load_verifier(
         who.name, threads=who.threads, device=who.device, weights=who.weights, mode=who.mode
@@ -82,6 +85,19 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
     rows = artifact.rows(what.split)
     return loaded, choose(rows, affordable(what, len(rows)), recipe.seed)
+
+
+def check_drafters(recipe: TrialRecipe) -> None:
+    """Every drafter's name, folder and options, before anything is loaded."""
+    from breakeven.drafters.registry import check
+    from breakeven.measure.inspection import SCRIPTED
+
+    scripted = SCRIPTED if isinstance(recipe, AuditRecipe) else {}
+    for c in recipe.configurations:
+        if c.drafter not in scripted:
+            check(c.drafter, c.path, c.options)
+        elif c.path or c.options:
+            raise DrafterError(f"'{c.drafter}' takes no folder and no options; leave them out")
 
 
 def affordable(what: PromptSection, rows: int) -> int:

@@ -77,8 +77,18 @@ class EarlyExit(Drafter):
         Card(self.name, self.verifier, settings).write(folder)
 
     @classmethod
-    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> EarlyExit:
-        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+    def load(
+        cls,
+        folder: Path,
+        verifier: Verifier,
+        identity: Identity | None = None,
+        exit: int | None = None,
+    ) -> EarlyExit:
+        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``.
+
+        ``exit`` is another number of first layers than the folder's.
+        """
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
-        return cls(lean.shape.layers, card.size(folder, "exit"), card.verifier)
+        layers = card.size(folder, "exit") if exit is None else exit
+        return cls(lean.shape.layers, layers, card.verifier)

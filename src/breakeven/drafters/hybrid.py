@@ -18,8 +18,12 @@ from breakeven.drafters.quantized import Quantized
 from breakeven.drafters.registry import load_trained
 from breakeven.drafters.suffix import Suffix
 from breakeven.drafters.wrapper import Wrapper
+from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
+
+LONG = 4
+"""Tokens of a match that promises more than a trained drafter."""
 
 
 class Hybrid(Wrapper):
@@ -27,7 +31,10 @@ class Hybrid(Wrapper):
 
     name = "hybrid"
 
-    def __init__(self, lookup: LookupDrafter, trained: Drafter, match: int = 4) -> None:
+    def __init__(self, lookup: LookupDrafter, trained: Drafter, match: int = LONG) -> None:
+        """A match of ``match`` tokens or more is taken."""
+        if match < 1:
+            raise DrafterError(f"hybrid: match {match}: give 1 token or more")
         super().__init__(trained)
         self.looks_up = True
         self.lookup, self._match = lookup, match
@@ -76,9 +83,9 @@ class Hybrid(Wrapper):
         super().move(source, target)
 
     @classmethod
-    def of(cls, verifier: Verifier) -> Hybrid:
+    def of(cls, verifier: Verifier, match: int = LONG) -> Hybrid:
         """``suffix`` in front of ``quantized``, which need no folder."""
-        return cls(Suffix(), Quantized.of(verifier))
+        return cls(Suffix(), Quantized.of(verifier), match)
 
     @classmethod
     def untrained(cls, verifier: Verifier, k: int) -> Hybrid:
@@ -86,6 +93,12 @@ class Hybrid(Wrapper):
         return cls(Suffix(), Quantized.of(verifier), match=sys.maxsize)
 
     @classmethod
-    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Hybrid:
+    def load(
+        cls,
+        folder: Path,
+        verifier: Verifier,
+        identity: Identity | None = None,
+        match: int = LONG,
+    ) -> Hybrid:
         """``suffix`` in front of whatever trained drafter ``folder`` holds."""
-        return cls(Suffix(), load_trained(folder, verifier, identity))
+        return cls(Suffix(), load_trained(folder, verifier, identity), match)

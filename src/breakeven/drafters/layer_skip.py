@@ -54,11 +54,20 @@ class LayerSkip(Stepwise):
         Card(self.name, self.verifier, settings).write(folder)
 
     @classmethod
-    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> LayerSkip:
-        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``."""
+    def load(
+        cls,
+        folder: Path,
+        verifier: Verifier,
+        identity: Identity | None = None,
+        skip: list[int] | None = None,
+    ) -> LayerSkip:
+        """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit ``verifier``.
+
+        ``skip`` are other layers than the folder's.
+        """
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
-        skip = card.setting(folder, "skip")
+        skip = card.setting(folder, "skip") if skip is None else skip
         if not isinstance(skip, list) or not all(isinstance(i, int) for i in skip):
             raise DrafterError(f"{folder}: skip = {skip!r} is not a list of layers; make it again")
         return cls(lean.shape.layers, skip, card.verifier)

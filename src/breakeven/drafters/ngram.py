@@ -14,6 +14,7 @@ from torch import Tensor
 
 from breakeven.core import Draft
 from breakeven.drafters.base import Context, LookupDrafter
+from breakeven.errors import DrafterError
 
 LONGEST_MATCH = 32
 """A match is not measured beyond so many tokens."""
@@ -25,6 +26,12 @@ class NGram(LookupDrafter):
     name = "ngram"
 
     def __init__(self, longest: int = 3, shortest: int = 1) -> None:
+        """Matches of ``longest`` down to ``shortest`` tokens are looked for."""
+        if not 1 <= shortest <= longest <= LONGEST_MATCH:
+            raise DrafterError(
+                f"ngram: matches of {shortest} (shortest) to {longest} (longest) tokens: give "
+                f"1 <= shortest <= longest <= {LONGEST_MATCH}"
+            )
         self._sizes = range(longest, shortest - 1, -1)
         self._indexes: list[Index] = []
 

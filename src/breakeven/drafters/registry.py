@@ -9,8 +9,7 @@ With ``untrained(verifier, k)`` as well, its price can be measured before it is 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.card import method_of
+from breakeven.drafters.options import check_options
 from breakeven.drafters.shipped import shipped_folder
 from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.identity import Identity
@@ -113,11 +113,8 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
     for how it drafts. Raises :class:`DrafterError` for an unknown name or option, a missing or
     needless folder, or weights that do not fit the verifier.
     """
-    kind, trained = _find(name)
-    _check_options(name, kind.load if trained else getattr(kind, "of", kind), options)
+    kind, trained = check(name, path, options)
     if not trained:
-        if path is not None:
-            raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
         return _bare(kind, loaded.verifier, options)
     path = path or shipped_folder(_shipped_as(name), loaded.identity)
     if path is None and hasattr(kind, "of"):
@@ -127,10 +124,25 @@ def create(name: str, loaded: Loaded, path: Path | str | None = None, **options:
             f"'{name}' is a trained drafter and none ships for '{loaded.identity.name}'; give its "
             f"folder: {name}=FOLDER"
         )
-    if not Path(path).is_dir():
-        raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
     drafter: Drafter = kind.load(Path(path), loaded.verifier, loaded.identity, **options)
     return drafter
+
+
+def check(
+    name: str, path: Path | str | None = None, options: Mapping[str, Any] | None = None
+) -> tuple[Any, bool]:
+    """The class called ``name`` and whether it is trained, if these go with it.
+
+    Needs no verifier, so that a slip is told before one is loaded. Raises :class:`DrafterError`
+    as :func:`create`.
+    """
+    kind, trained = _find(name)
+    check_options(name, kind.load if trained else getattr(kind, "of", kind), options or {})
+    if path is not None and not trained:
+        raise DrafterError(f"'{name}' has no weights; leave the folder '{path}' out")
+    if path is not None and not Path(path).is_dir():
+        raise DrafterError(f"'{name}': no folder '{path}'; train one with 'breakeven train'")
+    return kind, trained
 
 
 def _shipped_as(name: str) -> str:
@@ -169,17 +181,6 @@ def _bare(kind: Any, verifier: Verifier, options: Mapping[str, Any]) -> Drafter:
     of = getattr(kind, "of", None)
     drafter: Drafter = kind(**options) if of is None else of(verifier, **options)
     return drafter
-
-
-def _check_options(name: str, maker: Callable[..., Drafter], options: Mapping[str, Any]) -> None:
-    """Refuse an option that ``maker`` has no parameter for, unless it takes and checks any."""
-    taken = inspect.signature(maker).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):
-        return
-    allowed = [n for n in taken if n not in ("folder", "verifier", "identity")]
-    for option in sorted(set(options) - set(allowed)):
-        known = nearest(option, allowed) if allowed else "it takes none"
-        raise DrafterError(f"'{name}' has no option '{option}'; {known}")
 
 
 def _find(name: str) -> tuple[Any, bool]:

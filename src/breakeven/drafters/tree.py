@@ -22,6 +22,9 @@ from breakeven.errors import DrafterError
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 
+TOP = 3
+"""Candidates of a position that enter a tree."""
+
 
 def best_first(positions: Sequence[Candidates], budget: int, *, free: int = 0) -> Draft:
     """The ``budget`` nodes with the largest products of probabilities, parents first.
@@ -61,7 +64,10 @@ class Tree(Wrapper):
 
     name = "tree"
 
-    def __init__(self, block: MarginalDrafter, top: int = 3) -> None:
+    def __init__(self, block: MarginalDrafter, top: int = TOP) -> None:
+        """``top`` candidates of each position enter the tree."""
+        if top < 1:
+            raise DrafterError(f"tree: top {top}: give 1 candidate of each position, or more")
         super().__init__(block)
         self.block, self._top = block, top
         self.longest = None  # K counts nodes
@@ -82,7 +88,9 @@ class Tree(Wrapper):
         return cls(GatedPeftBD.untrained(verifier, k))
 
     @classmethod
-    def load(cls, folder: Path, verifier: Verifier, identity: Identity | None = None) -> Tree:
+    def load(
+        cls, folder: Path, verifier: Verifier, identity: Identity | None = None, top: int = TOP
+    ) -> Tree:
         """Trees of the block drafter that ``folder`` holds."""
         block = load_trained(folder, verifier, identity)
         if not isinstance(block, MarginalDrafter):
@@ -90,4 +98,4 @@ class Tree(Wrapper):
                 f"{folder}: '{block.name}' gives no candidates for its positions; a tree needs a "
                 "block drafter such as peft-bd-gated"
             )
-        return cls(block)
+        return cls(block, top)

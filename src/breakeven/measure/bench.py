@@ -98,7 +98,7 @@ def registered(loaded: Loaded) -> MakeDrafter:
     """Drafters by their registered names."""
     from breakeven.drafters.registry import create
 
-    return lambda c: create(c.drafter, loaded, c.path)
+    return lambda c: create(c.drafter, loaded, c.path, **c.options)
 
 
 def make_methods(
@@ -108,14 +108,13 @@ def make_methods(
 
     A policy is its configuration's own and learns over the whole run, as in a long-lived process.
     """
-    drafters: dict[tuple[str, Path | None], Drafter] = {}
+    drafters: dict[tuple[str, ...], Drafter] = {}
     methods = [Method()]
     for c in configurations:
-        source = (c.drafter, c.path)
-        if source not in drafters:
-            drafters[source] = make(c)
+        if c.source not in drafters:
+            drafters[c.source] = make(c)
         policy = policy_named(c.policy, c.k, prices)
-        methods.append(Method(c.name, drafters[source], c.k, policy))
+        methods.append(Method(c.name, drafters[c.source], c.k, policy))
     return methods
 
 

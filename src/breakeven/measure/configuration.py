@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from breakeven.config import parse_setting
 from breakeven.decode.policy.named import POLICIES, policy_named
-from breakeven.errors import RecipeError
+from breakeven.errors import RecipeError, nearest
 
 Length = int | str
 """A draft length, or the name of a policy that chooses it."""
@@ -24,12 +27,15 @@ class Configuration:
     """``drafter`` is a registered name, ``k`` the draft tokens per round, ``path`` its weights.
 
     ``label`` tells it from the same drafter with other weights. With a ``policy`` other than
-    ``fixed``, ``k`` is the most that it may draft.
+    ``fixed``, ``k`` is the most that it may draft. ``options`` are the drafter's own; those that
+    are given stand in its name.
 
     >>> Configuration("ngram", 4).name, Configuration("fastmtp", 4, Path("runs/b"), "b").name
     ('ngram-k4', 'fastmtp[b]-k4')
     >>> Configuration("ngram", 16, policy="adaptive").name
     'ngram-adaptive'
+    >>> Configuration("ngram", 4, options={"longest": 5}).name
+    'ngram[longest=5]-k4'
     """
 
     drafter: str
@@ -37,13 +43,21 @@ class Configuration:
     path: Path | None = None
     label: str | None = None
     policy: str = "fixed"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, drafter: str, length: Length, path: Path | None = None) -> Configuration:
+    def of(
+        cls,
+        drafter: str,
+        length: Length,
+        path: Path | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Configuration:
         """``length`` is a number of tokens or the name of a policy."""
+        own = dict(options or {})
         if isinstance(length, int):
-            return cls(drafter, length, path)
-        return cls(drafter, policy_named(length).longest, path, policy=length)
+            return cls(drafter, length, path, options=own)
+        return cls(drafter, policy_named(length).longest, path, policy=length, options=own)
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -54,9 +68,22 @@ class Configuration:
     @property
     def name(self) -> str:
         """The configuration's name in every result file."""
-        label = f"[{self.label}]" if self.label else ""
+        marks = ",".join([self.label or "", *self._settings]).strip(",")
         length = f"k{self.k}" if self.policy == "fixed" else self.policy
-        return f"{self.drafter}{label}-{length}"
+        return f"{self.drafter}[{marks}]-{length}" if marks else f"{self.drafter}-{length}"
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """What configurations have in common that can share one drafter."""
+        return (self.drafter, str(self.path), *self._settings)
+
+    @property
+    def _settings(self) -> list[str]:
+        """The options as ``name=value``, fit for a folder's name."""
+        return [
+            f"{name}={value if isinstance(value, str) else json.dumps(value)}".replace("/", "-")
+            for name, value in sorted(self.options.items())
+        ]
 
     @property
     def folder(self) -> str | None:
@@ -74,6 +101,31 @@ def parse_drafter(text: str) -> tuple[str, Path | None]:
     if not name or (equals and not path):
         raise RecipeError(f"drafter '{text}': write NAME or NAME=PATH, e.g. fastmtp=runs/fastmtp")
     return name, Path(path) if path else None
+
+
+def shared_options(texts: Iterable[str], drafters: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """For each drafter its options from ``[DRAFTER.]OPTION=VALUE`` words of a command line.
+
+    A word that names no drafter is for the only one.
+
+    >>> shared_options(["longest=5"], ["ngram"])
+    {'ngram': {'longest': 5}}
+    """
+    found: dict[str, dict[str, Any]] = {name: {} for name in drafters}
+    for text in texts:
+        where = "--drafter-option"
+        key, value = parse_setting(text, where, "OPTION=VALUE, e.g. longest=5")
+        name, _, option = key.rpartition(".")
+        if not name and len(found) > 1:
+            first = next(iter(found))
+            raise RecipeError(
+                f"{where} '{text}': of which drafter ({', '.join(found)})? write DRAFTER.OPTION="
+                f"VALUE, e.g. {first}.{text}"
+            )
+        if name and name not in found:
+            raise RecipeError(f"{where} '{text}': no drafter '{name}' here; {nearest(name, found)}")
+        found[name or next(iter(found))][option] = value
+    return found
 
 
 def parse_lengths(text: str) -> list[Length]:

@@ -98,6 +98,7 @@ def _entry(configuration: Configuration, drafter: Drafter | None) -> dict[str, A
         "k": configuration.k,
         "policy": configuration.policy,
         "path": configuration.folder,
+        "options": dict(configuration.options),
         "free": drafter.free if drafter else 0,
         "passes": "sequential" if drafter and drafter.sequential else "block",
     }

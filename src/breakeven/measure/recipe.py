@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,6 +15,7 @@ from breakeven.measure.configuration import (
     check,
     parse_drafter,
     parse_lengths,
+    shared_options,
 )
 
 
@@ -52,6 +54,7 @@ class DrafterSection(Section):
     name: str
     path: Path | None = None
     k: Lengths | None = None  # null: those of the recipe
+    options: dict[str, Any] = Field(default_factory=dict)  # the drafter's own, docs/drafters.md
 
 
 def _spelt_out(drafter: Any) -> Any:
@@ -79,8 +82,20 @@ class TrialRecipe(Section):
     def configurations(self) -> list[Configuration]:
         """Every drafter with its draft lengths; none or one twice is a :class:`RecipeError`."""
         return check(
-            [Configuration.of(d.name, k, d.path) for d in self.drafters for k in d.k or self.k]
+            [
+                Configuration.of(d.name, k, d.path, d.options)
+                for d in self.drafters
+                for k in d.k or self.k
+            ]
         )
+
+    def with_options(self, texts: Sequence[str]) -> Self:
+        """The same with options from a command line, which win over the recipe's."""
+        given = shared_options(texts, [d.name for d in self.drafters])
+        drafters = tuple(
+            d.model_copy(update={"options": d.options | given[d.name]}) for d in self.drafters
+        )
+        return self.model_copy(update={"drafters": drafters})
 
     def with_common_k(self) -> Self:
         """The same with the recipe's draft lengths for every drafter."""
