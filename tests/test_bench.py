@@ -13,7 +13,7 @@ from rich.console import Console
 
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.ngram import NGram
-from breakeven.drafters.scripted import AntiOracle, Oracle
+from breakeven.drafters.scripted import AntiOracle, Oracle, Synthetic
 from breakeven.errors import DataError, OutputExistsError, RecipeError
 from breakeven.measure import bench as bench_module
 from breakeven.measure.answers import Answer
@@ -310,6 +310,17 @@ def test_the_middle_repeat_counts() -> None:
     repeats = [record("ar", "p", s, repeat=i) for i, s in enumerate([9.0, 1.0, 2.0])]
     assert middle(repeats)["p"].decode_s == 2.0
     assert middle(repeats[:2])["p"].decode_s == 1.0
+
+
+def test_speed_and_acceptance_are_of_the_same_repeats(tmp_path: Path) -> None:
+    moody = Synthetic(SCRIPT, VOCAB, (0.5, 0.5, 0.5))  # no two repeats are alike
+    result = run(tmp_path, configurations=cross(["moody"], [3]), repeats=3,
+                 make_drafter=lambda _: moody)  # fmt: skip
+    speed = {(row.config, row.category): row.acceptance_length for row in result.performance}
+    for row in result.acceptance:
+        assert row.acceptance_length == speed[row.config, row.category]
+    own = [r for r in result.records if r.config == "moody-k3"]
+    assert 0 < result.acceptance[0].rounds < sum(r.rounds for r in own)
 
 
 def test_outputs_of_other_length_are_compared_per_token() -> None:

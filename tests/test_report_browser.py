@@ -34,6 +34,13 @@ CROSSING = f"""{VISIBLE}.flatMap(s => {{
   ).map(([u]) => t.textContent + ' / ' + u.textContent));
 }})"""
 
+NAMED_OVER = f"""{VISIBLE}.flatMap(s => {{
+  const boxes = kind => [...s.querySelectorAll(kind)].map(t => [t, t.getBoundingClientRect()]);
+  return boxes('.axis-name').flatMap(([t, a]) => boxes('.tick').filter(([u, b]) =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
+  ).map(([u]) => t.textContent + ' / ' + u.textContent));
+}})"""
+
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
@@ -47,6 +54,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     one = write_run(folder / "one")
     two = write_run(folder / "another-with-a-long-name", FAKES[:3], seed=2)
     single, both = folder / "one.html", folder / "both.html"
+    points = CostCurve.read(one / "cost_curve.csv").points
+    CostCurve(tuple(p for p in points if p.rows <= 4)).write(
+        one / "cost_curve.csv"
+    )  # ticks of some letters
     write_report([one], single)
     write_report([one, two], both)
     calibrated = folder / "calibration.html"
@@ -102,6 +113,7 @@ def test_quiet_offline_and_no_wider_than_the_screen(
     assert tab.evaluate(OVERFLOW) == 0
     assert tab.evaluate(CLIPPED) == []
     assert tab.evaluate(CROSSING) == []
+    assert tab.evaluate(NAMED_OVER) == []
     assert tab.seen("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
     asked = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []

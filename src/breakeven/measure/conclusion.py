@@ -13,7 +13,7 @@ from breakeven.measure.audit import Audit
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.description import Plan
 from breakeven.measure.inspection import inspect_records
-from breakeven.measure.performance import Performance, joint_ratios, performance_table
+from breakeven.measure.performance import Performance, counted, joint_ratios, performance_table
 from breakeven.measure.profiles import speculation_profile
 from breakeven.measure.records import Record
 from breakeven.measure.results import write_csv, write_json
@@ -49,7 +49,8 @@ def conclude(
 ) -> BenchResult:
     """Compute and write everything that follows from the records."""
     configs = [c.name for c in plan.configurations]
-    acceptance = acceptance_table(records, configs)
+    kept = {config: counted(records, config) for config in configs}
+    acceptance = acceptance_table([r for own in kept.values() for r in own], configs)
     performance = performance_table(records, [PLAIN, *configs], seed=plan.seed)
     audits: Sequence[Audit] = ()
     if audit:
@@ -73,7 +74,7 @@ def conclude(
         profile = speculation_profile(
             c,
             [a for a in acceptance if a.config == c.name],
-            [r for r in records if r.config == c.name],
+            kept[c.name],
             description,
         )
         write_json(out / "profiles" / c.name / "speculation_profile.json", profile)

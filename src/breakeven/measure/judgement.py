@@ -94,7 +94,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict, the rows of its table with the joint interval each is judged by, the notes."""
+    """The verdict, the rows of its table with each one's own interval, the notes."""
 
     verdict: Verdict
     performance: tuple[Performance, ...]

@@ -67,6 +67,11 @@ def middle(records: Iterable[Record]) -> dict[str, Record]:
     }
 
 
+def counted(records: Sequence[Record], config: str) -> list[Record]:
+    """The records of a configuration that its tables are made of: each prompt's middle repeat."""
+    return list(middle(r for r in records if r.config == config).values())
+
+
 def performance_table(
     records: Sequence[Record], configs: Iterable[str], *, seed: int = 0
 ) -> list[Performance]:

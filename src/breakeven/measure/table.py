@@ -27,9 +27,10 @@ def performance_lines(rows: Iterable[Performance], outputs: Mapping[str, str]) -
     table = Table(
         box=None,
         padding=(0, 1, 0, 0),
-        caption="Ratio: speed against plain decoding (ar), 95 % interval over prompts. AL: tokens "
-        "per round, the verifier's own included. It pays when AL is above what it needs, the "
-        "break-even: draft + verify + rest, in plain steps; below 1 it pays whatever is accepted.",
+        caption="Ratio: speed against plain decoding (ar), with each row's own 95 % interval over "
+        "prompts (a verdict on several holds for the best, with wider ones). AL: tokens per round, "
+        "the verifier's own included. It pays when AL is above what it needs, the break-even: "
+        "draft + verify + rest, in plain steps; below 1 it pays whatever is accepted.",
         caption_justify="left",
     )
     table.add_column("configuration", overflow="fold")  # the one that gives way

@@ -13,7 +13,7 @@ from typing import Any
 from breakeven.cost.oracle import PAPER
 from breakeven.paper.published import PUBLISHED
 from breakeven.paper.reading import PASSES
-from breakeven.report.charts.frame import Frame, rounded
+from breakeven.report.charts.frame import Frame, left_margin, rounded
 from breakeven.report.charts.labels import Box, Label, along, place, place_on_line
 from breakeven.report.entries import Mark
 
@@ -84,8 +84,10 @@ def figure1(found: list[Point], width: int) -> Figure1:
     narrow = width < 500
     furthest = max(PUBLISHED.loop_anchored, *(p.committed for p in found)) * 1.12
     highest = max(furthest / PASSES, 1.2, *(p.ratio for p in found))
-    margins = (18, 12, 44, 34) if narrow else (16, 14, 46, 50)
-    frame = Frame.of(width, 320 if narrow else 420, (0.9, furthest), rounded(0.0, highest), margins)
+    up = rounded(0.0, highest)
+    left = left_margin(up, 5, named=not narrow)
+    margins = (18, 12, 44, left) if narrow else (16, 14, 46, left)
+    frame = Frame.of(width, 320 if narrow else 420, (0.9, furthest), up, margins)
     dots = [(frame.x(p.committed), frame.y(p.ratio), p) for p in found]
     plain_y = frame.y(1.0)
     ideal = (frame.left, frame.y(0.9 / PASSES), frame.right, frame.y(furthest / PASSES))

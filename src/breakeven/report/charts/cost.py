@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log2
 
 from breakeven.cost.curve import CostCurve
-from breakeven.report.charts.frame import Frame, rounded
+from breakeven.report.charts.frame import Frame, left_margin, rounded
 from breakeven.report.entries import Entry, Mark
 
 
@@ -54,9 +54,10 @@ def cost_chart(curve: CostCurve, entries: Sequence[Entry], width: int) -> CostCh
     narrow = width < 500
     widest = max(curve.widths[-1], 2)
     tallest = max(curve.relative(p.rows, p.context) * p.high / p.seconds for p in curve.points)
-    margins = (16, 12, 44, 34) if narrow else (16, 16, 46, 50)
     across = (-0.15, log2(widest) + 0.15)
     up = rounded(0, max(1.5, tallest * 1.08))
+    left = left_margin(up, 5, "×", named=not narrow)
+    margins = (16, 12, 44, left) if narrow else (16, 16, 46, left)
     frame = Frame.of(width, 270 if narrow else 340, across, up, margins)
     widths = [(frame.x(power), 2**power) for power in range(int(log2(widest)) + 1)]
     curves = [_curve(curve, context, i, frame) for i, context in enumerate(curve.contexts)]

@@ -10,6 +10,9 @@ WIDE = 800
 NARROW = 344
 """Width of the phone drawing: a 390 px screen less its margins."""
 
+TICK = 7.0
+"""Advance of a character of a tick label, in pixels; on the generous side, since fonts differ."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
@@ -65,6 +68,17 @@ def rounded(low: float, high: float, about: int = 5) -> tuple[float, float]:
     """
     step = round_step(low, high, about)
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+
+
+def left_margin(up: tuple[float, float], about: int, suffix: str = "", *, named: bool) -> int:
+    """Pixels left of the plotting area for the tick labels of ``up``, and for the axis's name.
+
+    >>> left_margin((0, 2), 5, "×", named=True), left_margin((0, 60), 5, named=False)
+    (56, 22)
+    """
+    labels = [tick.text + suffix for tick in Scale(*up, 0, 1).ticks(about)]
+    widest = max(map(len, labels), default=0)
+    return 8 + round(TICK * widest) + (20 if named else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from breakeven.cost.calibration import Calibration
-from breakeven.report.charts.frame import Frame, rounded
+from breakeven.report.charts.frame import Frame, left_margin, rounded
 from breakeven.report.charts.survival import Line
 from breakeven.report.entries import Mark
 
@@ -35,9 +35,10 @@ def need_chart(found: Calibration, width: int) -> NeedChart | None:
     longest = max(max(own) for own in needs.values())
     highest = max(max(own.values()) for own in needs.values())
     narrow = width < 500
-    margins = (14, 16, 44, 42) if narrow else (16, 24, 46, 48)
     across = (0.7, max(longest, 2) + 0.3)
     up = rounded(0, max(2.0, min(highest * 1.1, longest + 1.5)))
+    left = left_margin(up, 6, named=not narrow)
+    margins = (14, 16, 44, left) if narrow else (16, 24, 46, left)
     frame = Frame.of(width, 270 if narrow else 340, across, up, margins)
     lines = [_line(name, own, Mark.number(i), frame) for i, (name, own) in enumerate(needs.items())]
     reach = min(float(longest), up[1] - 1)

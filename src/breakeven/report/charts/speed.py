@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from breakeven.report.charts.frame import Frame, rounded
+from breakeven.report.charts.frame import Frame, left_margin, rounded
 from breakeven.report.charts.labels import Box, Label, along, place, place_on_line
 from breakeven.report.entries import Entry, Mark
 from breakeven.report.wording import clip
@@ -103,5 +103,6 @@ def _frame(known: Sequence[_Known], width: int) -> Frame:
     across = (0.85, longest + 0.08 * (longest - 0.85))
     low = min(speeds) - 0.25 * (max(speeds) - min(speeds)) - 0.05 * max(speeds)
     up = rounded(max(0.0, low), max(speeds) * 1.03)
-    margins = (18, 10, 44, 34) if narrow else (16, 12, 46, 50)
+    left = left_margin(up, 5, named=not narrow)
+    margins = (18, 10, 44, left) if narrow else (16, 12, 46, left)
     return Frame.of(width, 310 if narrow else 400, across, up, margins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from breakeven.report.charts.frame import Frame
+from breakeven.report.charts.frame import Frame, left_margin
 from breakeven.report.entries import Entry, Mark
 
 
@@ -40,7 +40,8 @@ def survival_chart(entries: Sequence[Entry], width: int) -> SurvivalChart | None
         return None
     longest = max(len(survival) for _, survival in known)
     narrow = width < 500
-    margins = (14, 16, 44, 42) if narrow else (16, 24, 46, 48)
+    left = left_margin((0, 1), 5, named=not narrow)
+    margins = (14, 16, 44, left) if narrow else (16, 24, 46, left)
     across = (0.7, max(longest, 2) + 0.3)
     frame = Frame.of(width, 250 if narrow else 320, across, (0, 1), margins)
     lines = [
