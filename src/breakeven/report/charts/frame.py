@@ -73,12 +73,15 @@ def rounded(low: float, high: float, about: int = 5) -> tuple[float, float]:
 def left_margin(up: tuple[float, float], about: int, suffix: str = "", *, named: bool) -> int:
     """Pixels left of the plotting area for the tick labels of ``up``, and for the axis's name.
 
+    Short labels get as much, so that charts below each other mostly begin at one edge.
+
     >>> left_margin((0, 2), 5, "×", named=True), left_margin((0, 60), 5, named=False)
-    (56, 22)
+    (56, 34)
     """
     labels = [tick.text + suffix for tick in Scale(*up, 0, 1).ticks(about)]
     widest = max(map(len, labels), default=0)
-    return 8 + round(TICK * widest) + (20 if named else 0)
+    needed = 8 + round(TICK * widest)
+    return max(50, needed + 20) if named else max(34, needed)
 
 
 @dataclass(frozen=True, slots=True)
