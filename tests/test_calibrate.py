@@ -21,14 +21,15 @@ from breakeven.drafters.registry import METHODS, untrained
 from breakeven.drafters.scripted import Dressed, Oracle, Synthetic
 from breakeven.errors import DataError, RecipeError
 from breakeven.measure.calibration.acceptance import Acceptance, read_acceptance
-from breakeven.measure.calibration.check import TARGET, Checked, check, predict, summary
+from breakeven.measure.calibration.check import TARGET, Checked, answers_beside, predict, summary
 from breakeven.measure.calibration.elsewhere import commands
 from breakeven.measure.calibration.pace import paces
 from breakeven.measure.calibration.plan import CalibrationPlan, numbers
 from breakeven.measure.calibration.prices import prices_for
+from breakeven.measure.calibration.rounds import measure_rounds
 from breakeven.measure.calibration.run import calibrate, levelled
 from breakeven.measure.calibration.tables import rate_needed, sentences
-from breakeven.measure.calibration.together import FEWEST, decode_together
+from breakeven.measure.calibration.together import FEWEST, SideBySide
 from breakeven.measure.calibration.walkers import walkers_of
 from breakeven.measure.trial import Decoding, Method
 from breakeven.report.calibrated import calibrated_lines
@@ -45,7 +46,11 @@ SMALL = CalibrationPlan(
 
 @pytest.fixture(scope="module")
 def measured() -> Calibration:
-    return calibrate(loaded(), SMALL, others={"eager": tiny_verifier}, command="breakeven x")
+    found, checked = calibrate(
+        loaded(), SMALL, others={"eager": tiny_verifier}, command="breakeven x"
+    )
+    assert checked == [], "no acceptance was asked for"
+    return found
 
 
 def test_everything_of_the_plan_is_measured(measured: Calibration) -> None:
@@ -129,7 +134,7 @@ def test_a_drafter_that_reads_the_prompt_itself_has_a_start(measured: Calibratio
         drafters=("peft-bd",), widths=(1, 2), contexts=(8,), batches=(1,), lengths=(1, 2),
         base=8, minutes=0.001,
     )  # fmt: skip
-    found = calibrate(loaded(), own)
+    found, _ = calibrate(loaded(), own)
     assert found.start("peft-bd", 2, 8) > 0
     assert found.start("peft-bd", 2, 4) == pytest.approx(found.start("peft-bd", 2, 8) / 2)
     short, long = (predict(found, "peft-bd", 2, (0.5, 0.25), n, 8) for n in (4, 400))
@@ -217,12 +222,35 @@ def test_the_prediction_is_income_over_price() -> None:
     assert free == pytest.approx(1.875 / ((0.022 + 0.0015) / 0.021), rel=1e-3)
 
 
-def test_the_check_decodes_every_drafter(measured: Calibration) -> None:
-    found = check(measured, tiny_verifier(vocab=64), Acceptance((0.8,)), tokens=24)
-    names = [c.config for c in found]
-    assert names == ["nothing-k1", "nothing-k3", "ngram-k1", "ngram-k3", "peft-bd-gated-k3",
-                     "fastmtp-k1", "fastmtp-k3"]  # fmt: skip
-    assert all(c.predicted > 0 and c.measured > 0 for c in found)
+def test_the_check_decodes_every_drafter_beside_the_rounds() -> None:
+    found, checked = calibrate(loaded(), replace(SMALL, base=16, acceptance=Acceptance((0.8,))))
+    assert [c.config for c in checked] == [
+        "nothing-k1", "nothing-k3", "ngram-k1", "ngram-k3", "peft-bd-gated-k3",
+        "fastmtp-k1", "fastmtp-k3",
+    ]  # fmt: skip
+    assert all(c.predicted > 0 and c.measured > 0 for c in checked)
+    free = next(c for c in checked if c.config == "peft-bd-gated-k3")
+    assert free.committed == pytest.approx(1 + 1 + 0.8 + 0.64)
+    assert free.measured_committed == pytest.approx(free.committed, abs=0.3)
+    assert free.predicted == predict(found, "peft-bd-gated", 3, (1.0, 0.8, 0.64), 95, 1)
+
+
+def test_rounds_and_answers_take_turns() -> None:
+    """While prices are taken, the check's answers get on as far as the rounds have got."""
+    plan = replace(SMALL, base=16, drafters=("ngram",), acceptance=Acceptance((0.5,)))
+    verifier = tiny_verifier(vocab=64)
+    answers = answers_beside(verifier, plan, Acceptance((0.5,)), seconds=0.0, tokens=10)
+    of_one = 9 * len(answers.methods)
+    seen: list[tuple[float, float]] = []
+
+    def beside(share: float) -> None:
+        answers.advance(share)
+        seen.append((share, answers.made / (FEWEST * of_one)))
+
+    measure_rounds(verifier, plan, 0.01, beside)
+    assert len(seen) > 20
+    assert all(share <= made <= share + 4 / of_one for share, made in seen)
+    assert [len(own) for own in answers.answers.values()] == [FEWEST] * len(answers.methods)
 
 
 def test_the_line_under_the_check_counts() -> None:
@@ -306,7 +334,9 @@ def test_dry_run_loads_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert run([*words, "--json", "--acceptance", "0.5"]) == 0
     checked = json.loads(capsys.readouterr().out)
     assert checked["minutes"] == 5.0
-    assert checked["stages"][-1]["stage"] == "check"
+    assert [s["stage"] for s in checked["stages"]] == ["passes", "rounds", "modes"]
+    assert "in turn with them answers" in checked["stages"][1]["does"]
+    assert checked["stages"][1]["seconds"] > intended["stages"][1]["seconds"]
 
 
 def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -379,7 +409,12 @@ def test_answers_side_by_side_are_whole_and_keep_step() -> None:
     script = script_of(Decoding(verifier, frozenset(), 40), prompts(1))
     [prompt] = script
     methods = [Method(), Method("oracle", Oracle(script, 64), 3)]
-    answers = decode_together(verifier, methods, prompt, 40, seconds=0.0)
+    done = SideBySide(verifier, methods, prompt, 40, seconds=0.0)
+    assert done.answers == {"ar": [], "oracle": []}, "warming up counts for nothing"
+    done.advance(0.25)
+    assert [len(own) for own in done.answers.values()] == [0, 0]
+    done.advance(1.0)
+    answers = done.answers
     assert [len(answers[m.name]) for m in methods] == [FEWEST, FEWEST]
     for own in answers["oracle"]:
         assert sum(r.committed for r in own.rounds) == 39, "the first token is the prefill's"

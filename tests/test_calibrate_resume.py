@@ -43,11 +43,13 @@ def test_a_stopped_run_goes_on_behind_its_stages(
 ) -> None:
     words = [*WORDS, "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
-        stop_in(patch, "breakeven.measure.calibration.check.check")
+        stop_in(patch, "breakeven.measure.calibration.run.compared")
         assert run(words) == 130
     assert "finished stages are kept" in capsys.readouterr().err
     assert finished(tmp_path / "out") == ["passes", "rounds"]
-    stored = json.loads((tmp_path / "out/stages/rounds.json").read_text())["content"]["found"]
+    stored = json.loads((tmp_path / "out/stages/rounds.json").read_text())["content"]["found"][
+        "rounds"
+    ]
     assert run([*words, "--dry-run"]) == 0
     assert "used again if nothing has changed: passes, rounds" in capsys.readouterr().out
     with monkeypatch.context() as patch:

@@ -6,10 +6,11 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from breakeven.cli.calibration import PAGE, intention, said, show
 from breakeven.cli.options import (
     BUNDLED,
     Device,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from breakeven.measure.calibration.stages import Stages
     from breakeven.verifier.interface import Verifier
     from breakeven.verifier.load import Loaded
-
-PAGE = "calibration.html"
 
 Model = Annotated[
     str,
@@ -123,7 +122,7 @@ def calibrate(
 
     model = full_name(model, weights)
     asked = read_acceptance(acceptance) if acceptance else None
-    plan = planned(drafter, widths, contexts, batches, k, minutes, seed, checked=asked is not None)
+    plan = planned(drafter, widths, contexts, batches, k, minutes, seed, asked)
     check_out(out, force)
     if dry_run:
         intended = intention(plan, model, other_modes, [] if force else finished(out))
@@ -131,7 +130,7 @@ def calibrate(
         return
     loaded = load(model, threads, device, mode)
     stages = room(out, loaded, force)
-    found, checked = measured(model, loaded, plan, device, other_modes, asked, stages)
+    found, checked = measured(model, loaded, plan, device, other_modes, stages)
     found.write(out / FILE)
     write_page(found, out / PAGE, asked, checked)
     stages.clear()
@@ -156,8 +155,7 @@ def planned(
     k: str,
     minutes: float | None,
     seed: int,
-    *,
-    checked: bool,
+    acceptance: Acceptance | None,
 ) -> CalibrationPlan:
     """The plan of a command line; an unknown drafter is an error before anything is loaded."""
     from breakeven.drafters import registry
@@ -179,47 +177,10 @@ def planned(
         contexts=numbers("--contexts", contexts),
         batches=numbers("--batches", batches),
         lengths=numbers("--k", k),
-        minutes=(MINUTES_CHECKED if checked else MINUTES) if minutes is None else minutes,
+        minutes=(MINUTES_CHECKED if acceptance else MINUTES) if minutes is None else minutes,
         seed=seed,
-        checked=checked,
+        acceptance=acceptance,
     )
-
-
-def intention(
-    plan: CalibrationPlan, model: str, other_modes: bool, stored: list[str]
-) -> dict[str, Any]:
-    """What would be measured, stage by stage, for machines."""
-    lengths = ", ".join(map(str, plan.lengths))
-    does = {
-        "passes": f"{len(plan.cells())} kinds of passes by width, context and batch",
-        "rounds": f"rounds of {', '.join(plan.drafters)} with K = {lengths}",
-        "modes": f"{len(plan.widths)} widths in PyTorch (eager)",
-        "check": "answers with scripted drafts, every drafter and K",
-    }
-    wanted = ["passes", "rounds", *["modes"] * other_modes, *["check"] * plan.checked]
-    return {
-        "model": model,
-        "minutes": plan.minutes,
-        "stages": [
-            {"stage": name, "does": does[name], "seconds": round(plan.seconds(name))}
-            for name in wanted
-        ],
-        "passes": len(plan.cells()),
-        "drafters": list(plan.drafters),
-        "k": list(plan.lengths),
-        "stored": stored,
-    }
-
-
-def said(found: dict[str, Any]) -> str:
-    """What would be measured, for people."""
-    lines = [f"would calibrate {found['model']} in about {found['minutes']:g} min:"]
-    lines += [f"  {s['stage']}: {s['does']}, about {s['seconds']} s" for s in found["stages"]]
-    lines.append("  the rest is loading the model and building the drafters")
-    if found["stored"]:
-        names = ", ".join(found["stored"])
-        lines.append(f"  stored by a run before, used again if nothing has changed: {names}")
-    return "\n".join(lines)
 
 
 def load(model: str, threads: int | None, device: str, mode: str | None) -> Loaded:
@@ -249,13 +210,11 @@ def measured(
     plan: CalibrationPlan,
     device: str,
     other_modes: bool,
-    asked: Acceptance | None,
     stages: Stages,
 ) -> tuple[Calibration, list[Checked]]:
     """Calibrate, in PyTorch as well where the model has a faster path, and check."""
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
-    from breakeven.measure.calibration.check import Checked, check
     from breakeven.measure.calibration.run import calibrate as run
     from breakeven.verifier.graphs import GraphVerifier
     from breakeven.verifier.load import load_verifier
@@ -269,16 +228,7 @@ def measured(
     elif other_modes and verifier.mode == "native":
         others["eager"] = lambda: load_verifier(model, device=device, backend="lean").verifier
     command = shlex.join(["breakeven", *sys.argv[1:]])
-    found = run(loaded, plan, others=others, command=command, stages=stages)
-    if asked is None:
-        return found, []
-    wanted = {**plan.of_rounds(), "prices": found.row()["drafters"], "rates": asked.rates}
-
-    def decode() -> dict[str, Any]:
-        seconds = plan.seconds("check")
-        return {"rows": [asdict(c) for c in check(found, verifier, asked, seconds=seconds)]}
-
-    return found, [Checked(**row) for row in stages.of("check", wanted, decode)["rows"]]
+    return run(loaded, plan, others=others, command=command, stages=stages)
 
 
 def fitting(names: tuple[str, ...], loaded: Loaded) -> tuple[str, ...]:
@@ -295,45 +245,3 @@ def fitting(names: tuple[str, ...], loaded: Loaded) -> tuple[str, ...]:
         else:
             fit.append(name)
     return tuple(fit)
-
-
-def show(
-    found: Calibration,
-    asked: Acceptance | None,
-    checked: list[Checked],
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Print the tables, the check and the other engines' command lines, or all as JSON."""
-    from breakeven.measure.calibration.elsewhere import commands
-    from breakeven.measure.calibration.tables import (
-        break_even_table,
-        check_table,
-        heading,
-        sentences,
-    )
-    from breakeven.verifier.int8 import base_name
-
-    longest = max((max(k) for k in found.drafters.values()), default=4)
-    survival = asked.survival(min(longest, len(asked.rates))) if asked else (0.8, 0.6, 0.45)
-    engines = commands(base_name(str(found.verifier["name"])), survival)
-    if as_json:
-        answer = {"out": str(out), "calibration": found.row(), "check": [c.row() for c in checked]}
-        answer["commands"] = {e.engine: [e.speculative, e.plain, e.measure] for e in engines}
-        print(json.dumps(answer, indent=2))
-        return
-    from rich.console import Console
-
-    console = Console()
-    console.print(heading(found), style="bold")
-    console.print(break_even_table(found))
-    for line in sentences(found):
-        console.print(line, highlight=False, markup=False)
-    if checked:
-        console.print(check_table(checked))
-    rates = ", ".join(f"{s:.3g}" for s in survival)
-    console.print(f"\nThe same question elsewhere (survival {rates}):", highlight=False)
-    for engine in engines:
-        for line in engine.lines():
-            print(line)
-    print(f"Files: {out / 'calibration.json'}, {out / PAGE}; next: breakeven oracle {out}")

@@ -2,14 +2,17 @@
 
 Every drafter does its work with random weights, a script replaces the tokens it proposes by
 right and wrong ones in the asked shares. So time, passes and bookkeeping are real, and only
-acceptance is synthetic. The prediction uses the calibration and arithmetic alone.
+acceptance is synthetic. The answers grow in the minutes in which rounds are priced
+(:mod:`breakeven.measure.calibration.rounds`), in turns, because a machine's prices do not hold
+much longer than that. The prediction uses the prices and arithmetic alone.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from breakeven.cost.breakeven import expected_committed
@@ -19,7 +22,8 @@ from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import untrained
 from breakeven.drafters.scripted import Dressed, Script, Synthetic
 from breakeven.measure.calibration.acceptance import Acceptance
-from breakeven.measure.calibration.together import Answers, decode_together
+from breakeven.measure.calibration.plan import CalibrationPlan
+from breakeven.measure.calibration.together import SideBySide
 from breakeven.measure.calibration.walkers import NOTHING
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.trial import Decoding, Method
@@ -38,6 +42,30 @@ class Asked:
     id: str
     prompt_ids: tuple[int, ...]
     category: str = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A configuration that has decoded: ``drafter`` None drafted for nothing.
+
+    ``seconds`` are those of all its answers, each of ``tokens`` tokens behind ``prompt`` tokens,
+    and ``plain_seconds`` those of plain decoding beside them. ``committed`` is the mean over the
+    rounds that drafted all K tokens.
+    """
+
+    drafter: str | None
+    k: int
+    free: int
+    prompt: int
+    tokens: int
+    committed: float
+    seconds: float
+    plain_seconds: float
+
+    @property
+    def config(self) -> str:
+        """Its name in the table."""
+        return f"{self.drafter or NOTHING}-k{self.k}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,45 +105,91 @@ def summary(found: Sequence[Checked]) -> str:
     )
 
 
-def check(
-    calibration: Calibration,
+def answers_beside(
     verifier: Verifier,
+    plan: CalibrationPlan,
     acceptance: Acceptance,
-    *,
-    seconds: float = 0.0,
+    seconds: float,
     tokens: int = TOKENS,
-    seed: int = 0,
-) -> list[Checked]:
-    """Decode random prompts in every configuration, side by side, for about so many ``seconds``."""
-    size = max(1, calibration.base - tokens // 2)
-    order = random.Random(seed + 1)
+) -> SideBySide:
+    """Plain decoding, free drafts and every drafter of the plan, to be decoded beside its rounds.
+
+    About so many ``seconds`` in all.
+    """
+    size = max(1, plan.base - tokens // 2)
+    order = random.Random(plan.seed + 1)
     asked = Asked("random", tuple(order.choices(range(verifier.shape.vocab_size), k=size)))
     plainly = Decoding(verifier, frozenset(), tokens).run(Method(), asked)[0]
     script = {asked.prompt_ids: plainly.tokens}
-    methods = [Method(), *_methods(calibration, verifier, acceptance, script, seed)]
-    answers = decode_together(verifier, methods, asked.prompt_ids, tokens, seconds, seed)
+    methods = [Method(), *_methods(verifier, plan, acceptance, script)]
+    return SideBySide(verifier, methods, asked.prompt_ids, tokens, seconds, plan.seed)
+
+
+def _methods(
+    verifier: Verifier, plan: CalibrationPlan, acceptance: Acceptance, script: Script
+) -> list[Method]:
+    """Free drafting and every drafter of the plan, each with a few draft lengths."""
+    methods: list[Method] = []
+    for name, k in product((NOTHING, *plan.drafters), _some(plan.lengths)):
+        worker = None if name == NOTHING else untrained(name, verifier, k)
+        free = worker.free if worker else 0
+        if (worker is None and name != NOTHING) or k <= free:
+            continue
+        rates = acceptance.conditional(k, free)
+        # each starts elsewhere, so that chance does not favour them all
+        tokens = Synthetic(script, verifier.shape.vocab_size, rates, plan.seed + len(methods))
+        drafter: Drafter = Dressed(worker, tokens) if worker else tokens
+        methods.append(Method(f"{name}-k{k}", drafter, k))
+    return methods
+
+
+def _some(lengths: Sequence[int]) -> tuple[int, ...]:
+    """At most three: the shortest, one from the middle, the longest."""
+    ordered = sorted(lengths)
+    return tuple(sorted({ordered[0], ordered[len(ordered) // 2], ordered[-1]}))
+
+
+def tried(done: SideBySide) -> list[Tried]:
+    """What the answers took, when all of them are there."""
+    plain_s = sum(a.seconds for a in done.answers[PLAIN])
     found = []
-    for method in methods[1:]:
-        assert method.drafter is not None
-        survival = acceptance.survival(method.k, method.drafter.free)
-        predicted = predict(calibration, _priced(method), method.k, survival, tokens - 1, size)
-        found.append(_compared(method, survival, predicted, answers))
+    for method in done.methods:
+        if method.drafter is None:
+            continue
+        own = done.answers[method.name]
+        whole = [r.accepted for a in own for r in a.rounds if r.drafted == method.k]
+        name = method.name.rpartition("-k")[0]
+        found.append(
+            Tried(
+                drafter=None if name == NOTHING else name,
+                k=method.k,
+                free=method.drafter.free,
+                prompt=len(done.prompt),
+                tokens=done.tokens,
+                committed=1 + sum(whole) / len(whole),
+                seconds=sum(a.seconds for a in own),
+                plain_seconds=plain_s,
+            )
+        )
     return found
 
 
-def _compared(
-    method: Method, survival: Sequence[float], predicted: float, answers: Answers
-) -> Checked:
-    own = answers[method.name]
-    whole = [r.accepted for a in own for r in a.rounds if r.drafted == method.k]
-    plain_s, own_s = (sum(a.seconds for a in each) for each in (answers[PLAIN], own))
+def compared(
+    calibration: Calibration, acceptance: Acceptance, found: Iterable[Tried]
+) -> list[Checked]:
+    """What the calibration says of each configuration, beside what it did."""
+    return [_compared(calibration, acceptance, own) for own in found]
+
+
+def _compared(calibration: Calibration, acceptance: Acceptance, own: Tried) -> Checked:
+    survival = acceptance.survival(own.k, own.free)
     return Checked(
-        config=method.name,
-        k=method.k,
+        config=own.config,
+        k=own.k,
         committed=expected_committed(survival),
-        measured_committed=1 + sum(whole) / len(whole),
-        predicted=predicted,
-        measured=plain_s / own_s,
+        measured_committed=own.committed,
+        predicted=predict(calibration, own.drafter, own.k, survival, own.tokens - 1, own.prompt),
+        measured=own.plain_seconds / own.seconds,
     )
 
 
@@ -139,40 +213,3 @@ def predict(
         price = calibration.round_cost(drafter, k).break_even
         start = calibration.start(drafter, k, prompt) / step
     return tokens / (start + expected_rounds(survival, tokens) * price)
-
-
-def _methods(
-    calibration: Calibration, verifier: Verifier, acceptance: Acceptance, script: Script, seed: int
-) -> list[Method]:
-    """Free drafting and every drafter of the calibration, each with a few draft lengths."""
-    methods: list[Method] = []
-    for name in (NOTHING, *calibration.drafters):
-        lengths = (
-            _some(calibration.draft_lengths(name))
-            if name != NOTHING
-            else _free_lengths(calibration)
-        )
-        for k in lengths:
-            worker = None if name == NOTHING else untrained(name, verifier, k)
-            free = worker.free if worker else 0
-            rates = acceptance.conditional(k, free)
-            # each starts elsewhere, so that chance does not favour them all
-            tokens = Synthetic(script, verifier.shape.vocab_size, rates, seed + len(methods))
-            drafter: Drafter = Dressed(worker, tokens) if worker else tokens
-            methods.append(Method(f"{name}-k{k}", drafter, k))
-    return methods
-
-
-def _free_lengths(calibration: Calibration) -> tuple[int, ...]:
-    lengths = {k for name in calibration.drafters for k in calibration.draft_lengths(name)}
-    return _some(tuple(sorted(lengths or {1, 2, 4})))
-
-
-def _some(lengths: Sequence[int]) -> tuple[int, ...]:
-    """At most three: the shortest, one from the middle, the longest."""
-    return tuple(sorted({lengths[0], lengths[len(lengths) // 2], lengths[-1]}))
-
-
-def _priced(method: Method) -> str | None:
-    name = method.name.rpartition("-k")[0]
-    return None if name == NOTHING else name

@@ -6,7 +6,8 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 
@@ -28,13 +29,22 @@ Cell = tuple[int, int, int]
 C = TypeVar("C")
 
 
+@dataclass(frozen=True, slots=True)
+class Ran(Generic[C]):
+    """A cell has run, in round ``turn``; ``share`` (0–1) of all runs are over."""
+
+    turn: int
+    cell: C
+    share: float
+
+
 def in_rounds(
     label: str, cells: Sequence[C], seconds: float, seed: int, run: Callable[[C], None]
-) -> Iterator[tuple[int, C]]:
-    """Run every cell once a round, in a new order each, for about ``seconds``.
+) -> Iterator[Ran[C]]:
+    """Run every cell once a round, in a new order each, for about ``seconds`` of runs.
 
-    Yields (round, cell) after each run. Round 0 warms up and tells how many more fit, between
-    :data:`FEWEST` and :data:`MOST`.
+    Yields after each run. Round 0 warms up and tells how many more fit, between :data:`FEWEST`
+    and :data:`MOST`.
     """
     order = random.Random(seed)
     began = time.perf_counter()
@@ -42,12 +52,14 @@ def in_rounds(
         run(cell)
     once = time.perf_counter() - began
     rounds = max(FEWEST, min(MOST, int(seconds / max(once, 1e-9)) - 1))
-    with quiet_collector(), meter(label, total=rounds * len(cells)) as progress:
+    total, done = rounds * len(cells), 0
+    with quiet_collector(), meter(label, total) as progress:
         for turn in range(1, rounds + 1):
             for cell in order.sample(list(cells), len(cells)):
                 run(cell)
+                done += 1
                 progress.advance()
-                yield turn, cell
+                yield Ran(turn, cell, done / total)
 
 
 def measure_passes(
@@ -72,8 +84,8 @@ def measure_passes(
         took = ledger.passes[0].seconds
 
     rounds: dict[int, dict[Cell, float]] = defaultdict(dict)
-    for turn, cell in in_rounds(label, cells, seconds, seed, run):
-        rounds[turn][cell] = took
+    for ran in in_rounds(label, cells, seconds, seed, run):
+        rounds[ran.turn][ran.cell] = took
     samples: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for own, pace in zip(rounds.values(), paces(list(rounds.values())), strict=True):
         for (batch, context, width), spent in own.items():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from breakeven.errors import RecipeError
+from breakeven.measure.calibration.acceptance import Acceptance
 from breakeven.verifier.interface import ModelShape
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 17, 24, 32, 48, 64)
@@ -18,8 +19,8 @@ MINUTES, MINUTES_CHECKED = 3.0, 5.0
 WIDEST_ELSEWHERE = 17
 """Rows of a request's widest pass but for one request behind the base context."""
 SHARES = {"passes": 0.35, "rounds": 0.35, "modes": 0.1}
-SHARES_CHECKED = {"passes": 0.25, "rounds": 0.25, "modes": 0.05, "check": 0.3}
-"""Of the time, by stage; the rest goes to loading the model and building the drafters."""
+SHARES_CHECKED = {"passes": 0.25, "rounds": 0.25, "modes": 0.05, "answers": 0.3}
+"""Of the time; the rest goes to loading the model and building the drafters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class CalibrationPlan:
     """``widths`` rows per request, ``contexts`` cached tokens, ``batches`` requests together.
 
     ``lengths`` are the K of every drafter in ``drafters``, measured behind ``base`` tokens;
-    ``minutes`` is for everything, and ``checked`` says that a part of it goes to the check.
+    ``minutes`` is for everything; with ``acceptance`` a part of it goes to answers that decode
+    with it, against which the predictions are held.
     """
 
     drafters: tuple[str, ...]
@@ -38,7 +40,7 @@ class CalibrationPlan:
     base: int = BASE
     minutes: float = MINUTES
     seed: int = 0
-    checked: bool = False
+    acceptance: Acceptance | None = None
 
     def __post_init__(self) -> None:
         for name in ("widths", "contexts", "batches", "lengths"):
@@ -78,11 +80,12 @@ class CalibrationPlan:
         return {
             "drafters": self.drafters, "k": self.lengths, "batches": self.batches,
             "base": self.base, "seed": self.seed,
+            "rates": self.acceptance and self.acceptance.rates,
         }  # fmt: skip
 
-    def seconds(self, stage: str) -> float:
-        """What a stage may take."""
-        return 60 * self.minutes * (SHARES_CHECKED if self.checked else SHARES)[stage]
+    def seconds(self, part: str) -> float:
+        """What ``passes``, ``rounds``, ``modes`` or the check's ``answers`` may take."""
+        return 60 * self.minutes * (SHARES_CHECKED if self.acceptance else SHARES)[part]
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -95,15 +95,23 @@ class Rounds:
         )
 
 
-def measure_rounds(verifier: Verifier, plan: CalibrationPlan, seconds: float) -> Rounds:
+def measure_rounds(
+    verifier: Verifier,
+    plan: CalibrationPlan,
+    seconds: float,
+    beside: Callable[[float], None] = lambda share: None,
+) -> Rounds:
     """Interleave plain steps and rounds of every drafter, K and batch of the plan.
 
     The drafters' weights are random, which changes no price; a script decides what is accepted.
+    ``beside`` is called after every round with the share (0–1) of them that is over.
     """
     walkers, skipped = walkers_of(verifier, plan)
     turns: dict[int, list[Timed]] = defaultdict(list)
-    for turn, w in in_rounds("rounds", walkers, seconds, plan.seed, Walker.step):
-        turns[turn].append(Timed(w.name, w.k, w.batch, w.rows, w.draft, w.verify, w.outside))
+    for ran in in_rounds("rounds", walkers, seconds, plan.seed, Walker.step):
+        w = ran.cell
+        turns[ran.turn].append(Timed(w.name, w.k, w.batch, w.rows, w.draft, w.verify, w.outside))
+        beside(ran.share)
     pace = paces([{t.key: t.seconds for t in own} for own in turns.values()])
     timed = [t.at(p) for own, p in zip(turns.values(), pace, strict=True) for t in own]
     verify: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

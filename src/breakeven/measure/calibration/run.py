@@ -1,15 +1,16 @@
-"""A calibration from beginning to end: passes, rounds, other modes, doubts."""
+"""A calibration from beginning to end: passes, rounds, other modes, doubts, the check."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from statistics import median
 
 import torch
 
 from breakeven.cost.calibration import Calibration, Curves, curves_of, curves_row
 from breakeven.cost.curve import CostCurve
+from breakeven.measure.calibration.check import Checked, Tried, answers_beside, compared, tried
 from breakeven.measure.calibration.passes import Cell, measure_passes
 from breakeven.measure.calibration.plan import CalibrationPlan
 from breakeven.measure.calibration.rounds import Rounds, measure_rounds
@@ -31,11 +32,12 @@ def calibrate(
     others: Mapping[str, Callable[[], Verifier]] | None = None,
     command: str = "",
     stages: Stages = NOWHERE,
-) -> Calibration:
+) -> tuple[Calibration, list[Checked]]:
     """Measure everything of :class:`Calibration`; doubts are printed and kept.
 
     ``others`` load the same weights in other execution modes: for each the cost curve of one
     request behind the base context is measured. A stage that ``stages`` holds is not repeated.
+    With an ``acceptance`` in the plan the predictions are checked, too.
     """
     verifier = loaded.verifier
     plan = plan.within(verifier.shape)
@@ -49,19 +51,16 @@ def calibrate(
         return _watched(stages, name, {"cells": cells, "seed": plan.seed}, measure)
 
     passes = curves("passes", lambda: verifier, plan.cells(), plan.seconds("passes"))
-    rounds = _watched(
-        stages, "rounds", plan.of_rounds(),
-        lambda: measure_rounds(verifier, plan, plan.seconds("rounds")).row(),
-    )  # fmt: skip
+    rounds = _watched(stages, "rounds", plan.of_rounds(), lambda: _rounds(verifier, plan))
     cells = [(1, plan.base, width) for width in plan.widths]
     modes = {
         name: curves(f"mode-{name}", load, cells, plan.seconds("modes") / len(others or {}))
         for name, load in (others or {}).items()
     }
-    found = Rounds.of(rounds["found"])
+    found = Rounds.of(rounds["found"]["rounds"])
     level = levelled(curves_of(passes["found"]), plan.base, found.verify)
     rows = [passes, rounds, *modes.values()]
-    return Calibration(
+    made = Calibration(
         machine={**machine, "load_1m_end": load_1m()},
         verifier={
             "name": loaded.identity.name,
@@ -79,6 +78,20 @@ def calibrate(
         command=command,
         warnings=_doubts(rows, level, found),
     )
+    if plan.acceptance is None:
+        return made, []
+    decoded = [Tried(**row) for row in rounds["found"]["answers"]]
+    return made, compared(made, plan.acceptance, decoded)
+
+
+def _rounds(verifier: Verifier, plan: CalibrationPlan) -> Row:
+    """Rounds priced and, with an acceptance in the plan, answers decoded in turn with them."""
+    seconds = plan.seconds("rounds")
+    if plan.acceptance is None:
+        return {"rounds": measure_rounds(verifier, plan, seconds).row(), "answers": []}
+    answers = answers_beside(verifier, plan, plan.acceptance, plan.seconds("answers"))
+    found = measure_rounds(verifier, plan, seconds, answers.advance)
+    return {"rounds": found.row(), "answers": [asdict(own) for own in tried(answers)]}
 
 
 def _doubts(rows: Sequence[Row], curves: Curves, rounds: Rounds) -> tuple[str, ...]:

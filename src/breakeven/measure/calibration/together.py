@@ -1,11 +1,10 @@
-"""Answers decoded side by side, a round at a time: whatever slows the machine slows all alike."""
+"""Answers that grow side by side, a round at a time: whatever slows the machine slows all alike."""
 
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from breakeven.core import Phase, Round
@@ -13,13 +12,12 @@ from breakeven.cost.ledger import Ledger
 from breakeven.decode.batch import Batch
 from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Completion, Request
-from breakeven.measure.trial import Method, quiet_collector
-from breakeven.progress import meter
+from breakeven.measure.trial import Method
 from breakeven.verifier.interface import Verifier
 
 FEWEST, MOST = 2, 8
 """Repeats, whatever the time allows."""
-WARM_TOKENS = 4
+WARM_TOKENS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,55 +73,63 @@ class Answering:
         return Answered(self.ledger.wall_s - self.ledger.passes[0].seconds, completion.rounds)
 
 
-def decode_together(
-    verifier: Verifier,
-    methods: Sequence[Method],
-    prompt: tuple[int, ...],
-    tokens: int,
-    seconds: float,
-    seed: int = 0,
-) -> Answers:
-    """Answer one prompt with every method at once, as often as fits in ``seconds``.
+class SideBySide:
+    """One prompt, answered with every method at once, as often as fits in ``seconds``.
 
-    After a short answer of each that warms up, repeats between :data:`FEWEST` and :data:`MOST`.
+    Creating it decodes a short answer of each method, to warm up and to see how many repeats fit,
+    between :data:`FEWEST` and :data:`MOST`. :meth:`advance` then decodes as far as it is told, so
+    that something else can be timed in the same minutes; ``made`` counts the tokens, the first of
+    each answer left out.
     """
-    began = time.perf_counter()
-    order = random.Random(seed)
-    answers: dict[str, list[Answered]] = {method.name: [] for method in methods}
-    with quiet_collector():
-        for _ in _side_by_side(
-            verifier, methods, prompt, min(WARM_TOKENS, tokens), order, "check, warming up"
-        ):
-            pass
-        repeats, turn = FEWEST, 0
-        while turn < repeats:
-            started, turn = time.perf_counter(), turn + 1
-            label = f"check, answer {turn}"
-            for name, answered in _side_by_side(verifier, methods, prompt, tokens, order, label):
-                answers[name].append(answered)
-            if turn == 1:
-                once, left = time.perf_counter() - started, seconds - (started - began)
-                repeats = max(FEWEST, min(MOST, int(left / once)))
-    return answers
 
+    def __init__(
+        self,
+        verifier: Verifier,
+        methods: Sequence[Method],
+        prompt: tuple[int, ...],
+        tokens: int,
+        seconds: float,
+        seed: int = 0,
+    ) -> None:
+        self.methods, self.prompt, self.tokens = methods, prompt, tokens
+        self._verifier = verifier
+        self._order = random.Random(seed)
+        self._running: list[Answering] = []
+        self.answers: dict[str, list[Answered]] = {method.name: [] for method in methods}
+        self.made = 0
+        once = self._warm(min(WARM_TOKENS, tokens))
+        self.repeats = max(FEWEST, min(MOST, int(seconds / once)))
 
-def _side_by_side(
-    verifier: Verifier,
-    methods: Sequence[Method],
-    prompt: tuple[int, ...],
-    tokens: int,
-    order: random.Random,
-    label: str,
-) -> Iterator[tuple[str, Answered]]:
-    """One answer of every method; the next round is always that of the answer furthest behind."""
-    answers = [Answering.begin(verifier, method, prompt, tokens) for method in methods]
-    with meter(label, len(methods) * (tokens - 1)) as bar:
-        while answers:
-            order.shuffle(answers)
-            behind = min(answers, key=lambda answer: answer.made)
-            before = behind.made
-            behind.step()
-            bar.advance(behind.made - before)
-            if behind.done:
-                answers.remove(behind)
-                yield behind.method.name, behind.answered
+    def advance(self, share: float) -> None:
+        """Decode until ``share`` (0–1) of all tokens of all repeats are there; 1: all of them."""
+        aim = share * self.repeats * len(self.methods) * (self.tokens - 1)
+        while self.made < aim:
+            if not self._running:
+                self._begin(self.tokens)
+            self._step()
+        assert share < 1 or not self._running, "whole answers make up the whole"
+
+    def _warm(self, tokens: int) -> float:
+        """A short answer of every method; returns what whole ones will take, seconds."""
+        self._begin(tokens)
+        while self._running:
+            self._step()
+        spent = sum(own.pop().seconds for own in self.answers.values())
+        self.made = 0
+        return spent * (self.tokens - 1) / max(1, tokens - 1)
+
+    def _begin(self, tokens: int) -> None:
+        self._running = [
+            Answering.begin(self._verifier, method, self.prompt, tokens) for method in self.methods
+        ]
+
+    def _step(self) -> None:
+        """The next round is always that of the answer furthest behind."""
+        self._order.shuffle(self._running)
+        behind = min(self._running, key=lambda answer: answer.made)
+        before = behind.made
+        behind.step()
+        self.made += behind.made - before
+        if behind.done:
+            self._running.remove(behind)
+            self.answers[behind.method.name].append(behind.answered)
