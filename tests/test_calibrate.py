@@ -75,6 +75,29 @@ def test_prices_are_of_the_right_kind(measured: Calibration) -> None:
     assert measured.step_seconds > 0
 
 
+def test_what_is_aboard_the_verify_pass_is_part_of_the_drafters_price() -> None:
+    plan = CalibrationPlan(
+        drafters=("peft-bd-fused", "early-exit"), widths=(1, 2, 4), contexts=(8,), batches=(1, 2),
+        lengths=(1, 3), base=16, minutes=0.001,
+    )  # fmt: skip
+    found, _ = calibrate(loaded(tiny_verifier(vocab=64, layers=4)), plan)
+    for name in plan.drafters:
+        assert found.draft_lengths(name) == (1, 3)
+        assert found.verify_rows(name, 3) == 4, "what the drafts alone would take"
+        assert found.draft_seconds(name, 3) > 0
+        assert found.draft_seconds(name, 3, batch=2) > 0
+    walkers, skipped = walkers_of(tiny_verifier(vocab=64, layers=4), plan)
+    assert skipped == ()
+    rows = {}
+    for w in walkers:
+        w.step()
+        w.step()
+        rows[w.key] = w.rows
+    assert rows["peft-bd-fused", 3, 1] == 4 + 4 * 3, "a group of masks for each outcome"
+    assert rows["early-exit", 3, 1] == rows["nothing", 3, 1] == 4
+    assert rows["nothing", 3, 2] == 4, "free drafts verify in every batch and width"
+
+
 def test_a_policy_takes_the_prices_of_this_verifier(measured: Calibration, tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
     measured.write(path)
@@ -177,17 +200,15 @@ def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> 
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_method_is_priced_untrained_or_known_to_need_training(name: str) -> None:
-    """Those without verify in a pass of another kind, which scripted drafts cannot."""
-    trained_only = {"peft-bd-fused", "early-exit"}
-    assert (untrained(name, tiny_verifier(), 2) is None) == (name in trained_only)
+def test_every_method_has_an_untrained_form_to_price(name: str) -> None:
+    assert untrained(name, tiny_verifier(), 2) is not None
 
 
 def test_scripted_drafts_give_the_asked_acceptance_at_any_price() -> None:
     rows, asked = prompts(3), Acceptance((0.8, 0.5))
     decoding = Decoding(tiny_verifier(vocab=64), frozenset(), 200)
     script = script_of(decoding, rows)
-    for worker in (None, "ngram", "peft-bd-gated", "fastmtp"):
+    for worker in (None, "ngram", "peft-bd-gated", "fastmtp", "peft-bd-fused", "early-exit"):
         own = untrained(worker, decoding.verifier, 3) if worker else None
         free = own.free if own else 0
         tokens = Synthetic(script, 64, asked.conditional(3, free))

@@ -9,21 +9,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from breakeven.core import Phase
+from breakeven.core import Draft, Phase
 from breakeven.cost.curve import CostCurve
 from breakeven.cost.ledger import Ledger
 from breakeven.decode.generate import generate
 from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Request
+from breakeven.drafters.base import Context
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.early_exit import EarlyExit
 from breakeven.drafters.fused import Fused, profile_of
 from breakeven.drafters.hybrid import Hybrid
 from breakeven.drafters.peft_bd import GatedPeftBD
 from breakeven.drafters.registry import create
-from breakeven.drafters.scripted import Dressed, Synthetic
+from breakeven.drafters.scripted import Dressed, Short, Synthetic
 from breakeven.drafters.suffix import Suffix
+from breakeven.drafters.wrapper import Counterfeit
 from breakeven.errors import DataError, DrafterError
 from breakeven.train.peft_bd import PeftBdObjective
 from breakeven.verifier.decoder import LeanVerifier
@@ -317,12 +319,42 @@ def test_a_wrapper_lets_the_inner_drafter_ride(batch: int) -> None:
         assert any(r.accepted for r in ledger.rounds)
 
 
-def test_tokens_of_another_make_no_use_of_exit_states() -> None:
-    """Early exit's states are of its own drafts: a script in its clothes must not use them."""
+class Shifted(Counterfeit):
+    """Proposes other tokens than its drafter."""
+
+    def propose(self, context: Context, k: int) -> list[Draft]:
+        drafts = super().propose(context, k)
+        return [Draft(tuple((t + 1) % 64 for t in d.tokens)) for d in drafts]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_exit_states_go_with_the_tokens_they_were_made_of(batch: int) -> None:
+    """Other tokens must not be verified on them; a script's are walked along, and may."""
     verifier = tiny_verifier(layers=4)
     rows = own_rows(verifier, 3)
     script = {r.prompt_ids: r.continuation_ids for r in rows}
-    drafter = Dressed(EarlyExit(4, 1), Synthetic(script, 64, [0.7, 0.5]))
     requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
-    answers = generate(verifier, requests, drafter=drafter, k=3)
+    scripted = Dressed(EarlyExit(4, 1), Synthetic(script, 64, [0.7, 0.5]))
+    short = Dressed(EarlyExit(4, 1), Short(script, 64))
+    accepted = {}
+    for drafter in (Shifted(EarlyExit(4, 1)), scripted, short):
+        ledger = Ledger()
+        answers = generate(verifier, requests, drafter=drafter, k=3, batch=batch, ledger=ledger)
+        assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+        accepted[drafter] = sum(r.accepted for r in ledger.rounds)
+    assert accepted[scripted] > 5, "the states were right: drafts were accepted"
+    assert accepted[short] > 5
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_script_in_the_clothes_of_a_fused_drafter_rides_with_its_masks(batch: int) -> None:
+    verifier = tiny_verifier()
+    rows = own_rows(verifier, 3)
+    script = {r.prompt_ids: r.continuation_ids for r in rows}
+    requests = [Request(r.id, r.prompt_ids, 16) for r in rows]
+    ledger = Ledger()
+    drafter = Dressed(Fused.untrained(verifier, 3), Synthetic(script, 64, [0.8]))
+    answers = generate(verifier, requests, drafter=drafter, k=3, batch=batch, ledger=ledger)
     assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
+    assert sum(r.accepted for r in ledger.rounds) > 5
+    assert max(p.rows for p in ledger.passes if p.phase is Phase.VERIFY) == 4 + 4 * 3

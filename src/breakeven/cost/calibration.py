@@ -30,9 +30,10 @@ class DraftPrice:
     """What a round with one drafter costs beside the verify pass, at one K, by batch.
 
     ``verify_rows`` is the width of the verify pass after a full draft: K + 1, or K with a free
-    first token. ``seconds`` are the drafting passes, ``outside`` what lies in no pass. ``start``
-    is paid once for each answer, by drafters that read the prompt themselves: seconds of their
-    passes over a prompt of the base context.
+    first token. ``seconds`` are the drafting passes, and what the verify pass takes more where
+    something of the drafter's is aboard; ``outside`` what lies in no pass. ``start`` is paid
+    once for each answer, by drafters that read the prompt themselves: seconds of their passes over
+    a prompt of the base context.
     """
 
     verify_rows: int

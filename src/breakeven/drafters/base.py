@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from torch import Tensor
 
@@ -124,6 +125,9 @@ class Drafter(ABC):
     """The most tokens its passes can draft in a round; None: any number."""
     looks_up: bool = False
     """Whether some of its drafts take no pass (:meth:`glimpse`); they may be any length."""
+    aboard: Literal["nothing", "rows", "states"] = "nothing"
+    """What of its own :meth:`board` brings to the verify pass: rows, whatever tokens are verified,
+    or the states of its draft passes, which go with the tokens that it drafted alone."""
     scratch_rows: int = 0
     """Rows beyond K that a draft pass writes behind the verifier's cache."""
 
@@ -158,6 +162,13 @@ class Drafter(ABC):
     def sketch(self, context: Context, k: int) -> Sketch | None:
         """The chains of :meth:`propose` left on the device; None: :meth:`propose` has them."""
         return None
+
+    def draft_along(self, context: Context, drafts: Sequence[Draft]) -> None:
+        """Run the passes of :meth:`propose` along these tokens instead of its own.
+
+        For a drafter with states aboard, so that another's tokens can be verified at its price.
+        """
+        raise NotImplementedError(f"{self.name} has no states aboard the verify pass")
 
     def board(self, context: Context, rows: Rows) -> Boarding:
         """The verify pass of ``rows``, and what of the drafter's rides in it (a chain's only)."""

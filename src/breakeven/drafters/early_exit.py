@@ -8,6 +8,7 @@ last draft has no pass after it, so its row is run up to the exit as well, witho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -28,6 +29,7 @@ class EarlyExit(Drafter):
 
     name = "early-exit"
     sequential = True
+    aboard = "states"
 
     def __init__(self, layers: int, exit_layer: int, verifier: Identity | None = None) -> None:
         if not 0 < exit_layer < layers:
@@ -37,9 +39,20 @@ class EarlyExit(Drafter):
         self._rest = tuple(range(exit_layer, layers))
         self._states: list[Tensor] = []  # each [B, 1, H]
 
-    @torch.inference_mode()
     def propose(self, context: Context, k: int) -> list[Draft]:
         """``k`` passes of one row through the first layers, and one for the last draft's row."""
+        return [Draft(tuple(tokens)) for tokens in self._walk(context, k, None).tolist()]
+
+    def draft_along(self, context: Context, drafts: Sequence[Draft]) -> None:
+        """The same passes over these tokens; shorter drafts are filled up with 0."""
+        k = max(len(d.tokens) for d in drafts)
+        if k:
+            given = [[*d.tokens, *[0] * (k - len(d.tokens))] for d in drafts]
+            self._walk(context, k, torch.tensor(given))
+
+    @torch.inference_mode()
+    def _walk(self, context: Context, k: int, given: Tensor | None) -> Tensor:
+        """``k + 1`` passes along drafts ``[B, k]``: those ``given``, or its own. Returns them."""
         cache, self._states = context.cache, []
         lengths = cache.lengths.clone()
         tokens = torch.tensor([tokens[-1] for tokens in context.tokens])
@@ -57,10 +70,11 @@ class EarlyExit(Drafter):
             self._states.append(out.taps[self.exit_layer - 1])
             cache.commit(1)
             if out.choices is not None:
-                tokens = out.choices[:, 0].cpu()
+                own = out.choices[:, 0].cpu()
+                tokens = own if given is None else given[:, step]
                 drafts.append(tokens)
         cache.lengths.copy_(lengths)
-        return [Draft(tuple(tokens)) for tokens in torch.stack(drafts, dim=1).tolist()]
+        return torch.stack(drafts, dim=1)
 
     def board(self, context: Context, rows: Rows) -> Boarding:
         """The layers behind the exit, on the states that drafting left."""
@@ -69,6 +83,12 @@ class EarlyExit(Drafter):
             return Boarding(rows)
         assert rows.width <= len(states)
         return Boarding(rows, part=Part(self._rest, torch.cat(states[: rows.width], dim=1)))
+
+    @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> EarlyExit:
+        """The exit behind half of the layers; ``k`` changes nothing."""
+        layers = require_lean(verifier, cls.name).shape.layers
+        return cls(layers, max(1, layers // 2))
 
     def save(self, folder: Path) -> None:
         """Write the card; there are no weights."""

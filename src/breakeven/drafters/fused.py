@@ -46,6 +46,7 @@ class Fused(Drafter):
     """Drafts with a gated adapter inside the verify pass."""
 
     name = "peft-bd-fused"
+    aboard = "rows"
 
     def __init__(
         self,
@@ -136,6 +137,12 @@ class Fused(Drafter):
         """The drafts go with the request."""
         self._ids[target] = self._ids[source]
         self._counts[target] = self._counts[source]
+
+    @classmethod
+    def untrained(cls, verifier: Verifier, k: int) -> Self:
+        """``k`` masks for every outcome of a round: its price at the most."""
+        adapter = GatedPeftBD.untrained(verifier, k).adapter
+        return cls(adapter, BlockPlan(k))
 
     @classmethod
     def load(

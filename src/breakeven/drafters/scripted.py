@@ -10,8 +10,9 @@ import random
 from collections.abc import Mapping, Sequence
 
 from breakeven.core import Draft
-from breakeven.drafters.base import Context, Drafter
+from breakeven.drafters.base import Boarding, Context, Drafter
 from breakeven.drafters.wrapper import Counterfeit
+from breakeven.verifier.rows import Rows
 
 GOLDEN = (5**0.5 - 1) / 2
 """A step whose multiples, taken modulo 1, fill 0–1 evenly (Kronecker's sequence)."""
@@ -130,7 +131,8 @@ class Synthetic(Scripted):
 class Dressed(Counterfeit):
     """Another drafter's work with a script's tokens: its price, at a chosen acceptance.
 
-    A free first token stays the verifier's own.
+    A free first token stays the verifier's own. Looked-up drafts get any length; others are as
+    long as the worker's, which may have none this time.
     """
 
     def __init__(self, worker: Drafter, script: Scripted) -> None:
@@ -139,14 +141,21 @@ class Dressed(Counterfeit):
 
     def propose(self, context: Context, k: int) -> list[Draft]:
         """The worker drafts, the script says what."""
-        drafts = self.inner.propose(context, k)
         scripted = self._script.propose(context, k)
-        if not self.free:
+        if self.aboard == "states":
+            self.inner.draft_along(context, scripted)
+            return scripted
+        drafts = self.inner.propose(context, k)
+        if self.inner.looks_up:
             return scripted
         return [
-            Draft((d.tokens[0], *s.tokens[1:]), free=1)
+            Draft((*d.tokens[: d.free], *s.tokens[d.free : len(d.tokens)]), d.free)
             for d, s in zip(drafts, scripted, strict=True)
         ]
+
+    def board(self, context: Context, rows: Rows) -> Boarding:
+        """States are those of the script's tokens, so they may ride as well."""
+        return self.inner.board(context, rows)
 
 
 class RandomDrafter(Drafter):

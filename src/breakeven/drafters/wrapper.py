@@ -20,7 +20,7 @@ class Wrapper(Drafter):
             inner.needs_hidden, inner.free, inner.sequential,
         )  # fmt: skip
         self.longest, self.scratch_rows = inner.longest, inner.scratch_rows
-        self.looks_up = inner.looks_up
+        self.looks_up, self.aboard = inner.looks_up, inner.aboard
 
     def reserve(self, batch: int, capacity: int) -> None:
         """The inner drafter's."""
@@ -41,6 +41,10 @@ class Wrapper(Drafter):
     def sketch(self, context: Context, k: int) -> Sketch | None:
         """The inner drafter's."""
         return self.inner.sketch(context, k)
+
+    def draft_along(self, context: Context, drafts: Sequence[Draft]) -> None:
+        """The inner drafter's."""
+        self.inner.draft_along(context, drafts)
 
     def board(self, context: Context, rows: Rows) -> Boarding:
         """The inner drafter's."""
@@ -72,7 +76,7 @@ class Wrapper(Drafter):
 class Counterfeit(Wrapper):
     """A wrapper that changes the tokens: what ``inner`` computed for its own is of no use.
 
-    So nothing of it rides in the verify pass, and tokens go through the host.
+    So no states of it ride in the verify pass, and tokens go through the host.
     """
 
     def __init__(self, inner: Drafter) -> None:
@@ -88,5 +92,5 @@ class Counterfeit(Wrapper):
         return None
 
     def board(self, context: Context, rows: Rows) -> Boarding:
-        """The rows alone."""
-        return Boarding(rows)
+        """Rows of its own may ride, states may not."""
+        return Boarding(rows) if self.aboard == "states" else self.inner.board(context, rows)

@@ -23,7 +23,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One round of one walker: the width of its verify pass, and the seconds of its parts."""
+    """One round of one walker: the rows of its verify pass, and the seconds of its parts."""
 
     name: str
     k: int
@@ -116,16 +116,19 @@ def measure_rounds(
     timed = [t.at(p) for own, p in zip(turns.values(), pace, strict=True) for t in own]
     verify: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     parts: dict[Key, list[Timed]] = defaultdict(list)
+    with_more = {w.key for w in walkers if w.aboard}
     for t in timed:
-        verify[t.batch][t.rows].append(t.verify)
         parts[t.key].append(t)
+        if t.key not in with_more:
+            verify[t.batch][t.rows].append(t.verify)
+    curves = {batch: _curve(by_rows, plan.base) for batch, by_rows in verify.items()}
     plain = PLAIN, 0, 1
     return Rounds(
         step=usual_of(t.seconds for t in parts[plain]),
         plain=tuple(t.seconds for own in turns.values() for t in own if t.key == plain),
-        outside=usual_of(t.outside for t in timed if t.name == NOTHING),
-        verify={batch: _curve(by_rows, plan.base) for batch, by_rows in verify.items()},
-        drafters=_prices(walkers, parts, plan),
+        outside=usual_of(t.outside for t in timed if t.name == NOTHING and t.batch == 1),
+        verify=curves,
+        drafters=_prices(walkers, parts, curves),
         skipped=skipped,
     )
 
@@ -138,9 +141,23 @@ def _curve(seconds: Mapping[int, list[float]], base: int) -> CostCurve:
 
 
 def _prices(
-    walkers: list[Walker], parts: Mapping[Key, list[Timed]], plan: CalibrationPlan
+    walkers: list[Walker], parts: Mapping[Key, list[Timed]], verify: Mapping[int, CostCurve]
 ) -> dict[str, dict[int, DraftPrice]]:
-    """What each drafter costs by K; its start is the same for every K, so all of them tell it."""
+    """What each drafter costs by K; its start is the same for every K, so all of them tell it.
+
+    Of a drafter that has something aboard the verify pass, drafting costs what the round's passes
+    take more than verifying the same drafts alone.
+    """
+
+    def drafting(w: Walker) -> float:
+        """Seconds of a round's drafting."""
+        own = parts[w.key]
+        passes = usual_of(t.draft for t in own)
+        if not w.aboard:
+            return passes
+        alone = verify[w.batch].seconds(w.k + 1 - w.free)
+        return max(0.0, passes + usual_of(t.verify for t in own) - alone)
+
     starts: dict[str, list[float]] = defaultdict(list)
     for w in walkers:
         if w.batch == 1:
@@ -149,8 +166,9 @@ def _prices(
     for w in walkers:
         if w.name in (PLAIN, NOTHING) or w.batch > 1:
             continue
-        seconds = {b: usual_of(t.draft for t in parts[w.name, w.k, b]) for b in plan.batches}
-        outside = {b: usual_of(t.outside for t in parts[w.name, w.k, b]) for b in plan.batches}
+        alike = {other.batch: other for other in walkers if other.key[:2] == w.key[:2]}
+        seconds = {b: drafting(other) for b, other in alike.items()}
+        outside = {b: usual_of(t.outside for t in parts[o.key]) for b, o in alike.items()}
         price = DraftPrice(w.k + 1 - w.free, seconds, outside, median(starts[w.name]))
         drafters.setdefault(w.name, {})[w.k] = price
     return drafters

@@ -36,6 +36,7 @@ class Walker:
     """One way to decode ``batch`` random prompts.
 
     ``start`` is what its drafter spent on them, as if they were as long as the base context.
+    ``aboard`` says that its verify passes are not of the drafts alone, or not all of a pass.
     """
 
     name: str
@@ -45,10 +46,16 @@ class Walker:
     ledger: Ledger
     free: int = 0
     start: float = 0.0
+    aboard: bool = False
     draft: float = 0.0
     verify: float = 0.0
     outside: float = 0.0
     rows: int = 0
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Which way it is: drafter, K, batch."""
+        return self.name, self.k, self.batch
 
     def step(self) -> None:
         """One round; its three parts are in the fields, seconds, and the verify pass's width."""
@@ -64,7 +71,7 @@ class Walker:
 
 
 def walkers_of(verifier: Verifier, plan: CalibrationPlan) -> tuple[list[Walker], tuple[str, ...]]:
-    """Plain decoding, free drafts and every drafter, K and batch of the plan.
+    """Plain decoding, and free drafts and every drafter with every K and batch of the plan.
 
     Everything is divided by a plain step, so plain decoding of one request walks several times:
     about the square root of the number of the others. Also the names of the drafters that have no
@@ -75,9 +82,9 @@ def walkers_of(verifier: Verifier, plan: CalibrationPlan) -> tuple[list[Walker],
     plain = [*plan.batches, *[1] * round(len(wanted) ** 0.5)]
     walkers = [_walker(verifier, plan, script, PLAIN, None, 0, batch) for batch in plain]
     skipped = []
-    middle = sorted(plan.lengths)[len(plan.lengths) // 2]
-    nothing = RandomDrafter(verifier.shape.vocab_size, plan.seed)
-    walkers.append(_walker(verifier, plan, script, NOTHING, nothing, middle, 1))
+    for k, batch in product(plan.lengths, plan.batches):
+        nothing = RandomDrafter(verifier.shape.vocab_size, plan.seed)
+        walkers.append(_walker(verifier, plan, script, NOTHING, nothing, k, batch))
     with meter("building drafters", len(wanted)) as bar:
         for name, k, batch in wanted:
             drafter = untrained(name, verifier, k)
@@ -122,7 +129,7 @@ def _walker(
     prompts = _prompts(verifier, plan, batch)
     longest = min((MOST + 1) * (k + 1), verifier.shape.max_positions - len(prompts[0]))
     requests = deque(Request(f"{name}-{i}", p, longest) for i, p in enumerate(prompts))
-    free = drafter.free if drafter else 0
+    free, aboard = (drafter.free, drafter.aboard != "nothing") if drafter else (0, False)
     if drafter is not None:
         rates = Acceptance((RATE,)).conditional(k, free)
         drafter = Dressed(drafter, Synthetic(script, verifier.shape.vocab_size, rates, plan.seed))
@@ -130,7 +137,7 @@ def _walker(
     running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
     running.admit(requests)
     own = after_prefill(ledger, batch) * plan.base / len(prompts[0])
-    return Walker(name, k, batch, running, ledger, free, own)
+    return Walker(name, k, batch, running, ledger, free, own, aboard)
 
 
 def after_prefill(ledger: Ledger, batch: int) -> float:
