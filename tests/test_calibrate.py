@@ -354,7 +354,7 @@ def test_dry_run_loads_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert sum(s["seconds"] for s in intended["stages"]) < 180, "loading takes its share"
     assert run([*words, "--json", "--acceptance", "0.5"]) == 0
     checked = json.loads(capsys.readouterr().out)
-    assert checked["minutes"] == 5.0
+    assert checked["minutes"] == 6.0
     assert [s["stage"] for s in checked["stages"]] == ["passes", "rounds", "modes"]
     assert "in turn with them answers" in checked["stages"][1]["does"]
     assert checked["stages"][1]["seconds"] > intended["stages"][1]["seconds"]

@@ -64,7 +64,7 @@ Minutes = Annotated[
     typer.Option(
         "--minutes",
         metavar="M",
-        help="Take about so long in all: 3, or 5 with `--acceptance`; longer is surer.",
+        help="Take about so long in all: 3, or 6 with `--acceptance`; longer is surer.",
     ),
 ]
 OtherModes = Annotated[
@@ -111,7 +111,7 @@ def calibrate(
     Examples:
 
         breakeven calibrate
-        breakeven calibrate my/model --acceptance 0.8,0.6,0.5 --minutes 5
+        breakeven calibrate my/model --acceptance 0.8,0.6,0.5 --minutes 10
         breakeven calibrate --acceptance runs/bench/profiles/ngram-k4/speculation_profile.json
     """
     from breakeven.cost.calibration import FILE
