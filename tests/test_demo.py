@@ -57,6 +57,7 @@ def test_the_whole_path_and_a_second_call_that_repeats_nothing(
     verdict = json.loads((out / "bench" / "verdict.json").read_text())
     assert verdict["sentence"] in shown
     assert "[7/7]" in shown
+    assert " … (it goes on; 96 tokens are shown)\n" in shown  # a random model does not stop
     for config in ("ngram-k2", "peft-bd-gated-k2", "peft-bd-gated-k4", "fastmtp-k2"):
         assert f"{config}: " in shown
     assert "<html" in (out / "report.html").read_text()
@@ -106,6 +107,7 @@ def test_what_ships_is_found_from_other_folders(
         ("bench.drafters=[banana]", "bench.drafters: no drafter is called 'banana'"),
         ("bench.drafters=[ngrm]", "did you mean 'ngram'"),
         ("bench.drafters=[]", "no drafter to measure"),
+        ("bench.drafters=[{name: ngram, options: {long: 3}}]", "has no option 'long'"),
     ],
 )
 def test_a_drafter_nobody_knows_is_said_before_training(

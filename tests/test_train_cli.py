@@ -92,6 +92,18 @@ def test_a_run_leaves_a_drafter_with_its_papers(
     assert {"loss", "accuracy", "simulated_acceptance_length", "lr"} <= logged[0].keys()
 
 
+@pytest.mark.parametrize("minutes", ["null", "600"])
+def test_progress_says_once_how_long_it_will_take(
+    minutes: str, recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    run(words(recipe, artifact, tmp_path / "out", f"train.max_minutes={minutes}"))
+    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("training ")]
+    assert [line.count(" left") for line in lines] == [1] * len(lines)
+    total = "6" if minutes == "null" else "36000"
+    assert f": {total}/{total}, " in lines[-1]  # the steps ended first
+    assert " 0 s left, step 6, loss" in lines[-1]
+
+
 def test_a_finished_folder_needs_force(
     recipe: Path, artifact: Path, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -281,8 +281,6 @@ def test_the_rate_follows_steps_or_minutes_whichever_is_further() -> None:
     assert by_both.done(50, 54.0) == 0.9
     assert by_both.factor(0, 0.0) > 0.0
     assert by_both.factor(99, 0.0) < 0.01
-    assert by_both.left_s(25, 30.0) == 30.0
-    assert math.isnan(by_both.left_s(0, 0.0))
 
 
 def test_the_journal_forgets_what_will_be_done_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``breakeven demo``: from nothing to a verdict with the bundled model, in six steps."""
+"""``breakeven demo``: from nothing to a verdict with the bundled model, step by step."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from breakeven.verifier.load import Loaded
 
 RECIPE = Path("recipes/smollm2-135m/demo.yaml")
+ASKED = 96
+"""Tokens of the answer that is shown, at most."""
 KEPT = "demo.yaml"  # the resolved recipe, which also marks a folder as a demo's
 
 
@@ -82,8 +84,8 @@ def demo(
 
 
 def check_drafters(settings: DemoRecipe) -> None:
-    """Raise :class:`RecipeError` for a drafter nobody knows, before anything is trained for it."""
-    from breakeven.drafters.registry import names
+    """Raise for a drafter or an option nobody knows, before anything is trained for it."""
+    from breakeven.drafters.registry import check, names
     from breakeven.train.methods import METHODS
 
     for where, given, known in (
@@ -93,7 +95,8 @@ def check_drafters(settings: DemoRecipe) -> None:
         for name in given:
             if name not in known:
                 raise RecipeError(f"{where}: no drafter is called '{name}'; {nearest(name, known)}")
-    assert settings.bench.configurations  # none, or one twice, is an error as well
+    for c in settings.bench.configurations:  # none, or one twice, is an error as well
+        check(c.drafter, c.path, c.options)
 
 
 def make_place(out: Path, *, force: bool) -> None:
@@ -136,6 +139,7 @@ def walk(settings: DemoRecipe, out: Path, threads: int | None, *, quiet: bool) -
         threads=threads or verifier.threads,
         device=verifier.device,
         weights=verifier.weights,
+        mode=verifier.mode,
     )
     artifact = load_artifact(shipped(prompts.artifact), loaded.identity)
     step(f"Ask it: {settings.question}")
@@ -174,17 +178,19 @@ def headlines(total: int, quiet: bool) -> Any:
 
 
 def answer(loaded: Loaded, question: str, quiet: bool) -> None:
-    """Decode one answer plainly and print it."""
+    """Decode one answer plainly and print it, with a word where the limit cuts it."""
+    from breakeven.core import Finish
     from breakeven.data.prompt import Message
     from breakeven.data.render import Renderer
     from breakeven.decode.generate import generate
     from breakeven.decode.request import Request
 
     ids = Renderer(loaded.tokenizer).ids((Message("user", question),))
-    request = Request("demo", ids, 96, loaded.eos)
+    request = Request("demo", ids, ASKED, loaded.eos)
     (done,) = generate(loaded.verifier, [request], tokenizer=loaded.tokenizer)
     if not quiet:
-        print(done.text)
+        cut = f" … (it goes on; {ASKED} tokens are shown)" if done.finish is Finish.LENGTH else ""
+        print(f"{done.text}{cut}")
 
 
 def trained(

@@ -105,16 +105,15 @@ class Trainer:
         label = f"training {self.objective.name}"
         by_time = self.settings.max_minutes is not None
         total = round(60 * self.settings.max_minutes) if by_time else self.settings.steps  # type: ignore[operator]
-        done = round(self._counts.elapsed_s) if by_time else self._counts.step
-        shown = meter(f"{label} (s)" if by_time else label, total, done=min(done, total))
+        shown = self._part(total)
+        progress = meter(f"{label} (s)" if by_time else label, total, done=shown)
         validated = None
-        with shown if self._processes.main else nullcontext(Meter()) as bar:
+        with progress if self._processes.main else nullcontext(Meter()) as bar:
             while self._schedule.done(self._counts.step, self._counts.elapsed_s) < 1.0:
-                before = self._counts.elapsed_s
                 self._advance(bar)
                 validated = self._after_step()
-                whole = int(self._counts.elapsed_s) - int(before)
-                bar.advance(whole if by_time else 1)
+                bar.advance(self._part(total) - shown)
+                shown = self._part(total)
         validated = validated or self._validate()
         if self._counts.best_step != self._counts.step:
             validated = self._restore_best()
@@ -240,12 +239,15 @@ class Trainer:
         if self._journal is not None:
             self._journal.write(self._counts.step, **entry)
 
+    def _part(self, total: int) -> int:
+        """How much of ``total`` is done, by the schedule: steps or minutes, whichever end first."""
+        return round(total * self._schedule.done(self._counts.step, self._counts.elapsed_s))
+
     def _note(self, tally: Tally) -> str:
-        left = self._schedule.left_s(self._counts.step, self._counts.elapsed_s)
         shown = f", AL {self._latest.real.length:.2f}" if self._latest else ""
         return (
             f"step {self._counts.step}, loss {tally.loss:.3f}, accuracy {tally.score.accuracy:.3f}"
-            f", simulated AL {tally.score.acceptance_length:.2f}{shown}, {left:.0f} s left"
+            f", simulated AL {tally.score.acceptance_length:.2f}{shown}"
         )
 
     def _save(self) -> None:

@@ -36,8 +36,3 @@ class Schedule:
             return at / self.warmup
         rest = (at - self.warmup) / (1.0 - self.warmup)
         return 0.5 * (1.0 + math.cos(math.pi * rest))
-
-    def left_s(self, step: int, elapsed_s: float) -> float:
-        """Seconds to go, as far as can be told."""
-        done = self.done(step, elapsed_s)
-        return elapsed_s / done * (1.0 - done) if done else math.nan
