@@ -137,10 +137,10 @@ def test_a_folder_has_a_module_or_not(tmp_path: Path) -> None:
         Fused.load(tmp_path, verifier, bonus="yes")  # type: ignore[arg-type]
     weights = load_file(tmp_path / BONUS_FILE)
     save_file({"down.weight": weights["down.weight"]}, tmp_path / BONUS_FILE)
-    with pytest.raises(DrafterError, match="no bonus module for states of 32"):
+    with pytest.raises(DrafterError, match=r"tensor 'up\.weight' is missing"):
         Fused.load(tmp_path, verifier)
     (tmp_path / BONUS_FILE).write_bytes(b"nothing")
-    with pytest.raises(DrafterError, match="no bonus module for states of 32"):
+    with pytest.raises(DrafterError, match="cannot be read"):
         Fused.load(tmp_path, verifier)
     (tmp_path / BONUS_FILE).unlink()
     assert Fused.load(tmp_path, verifier).bonus is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -19,3 +21,11 @@ def write_whole(path: Path, text: str) -> None:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; whatever is wrong with its text is a ``ValueError``."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

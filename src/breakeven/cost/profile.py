@@ -5,12 +5,12 @@ Its writer is :mod:`breakeven.measure.profiles`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from breakeven.errors import DataError, RecipeError
+from breakeven.files import read_json
 
 PROFILE_FILE = "speculation_profile.json"
 
@@ -22,13 +22,13 @@ def read_rates(path: Path) -> tuple[float, ...]:
     :class:`DataError`.
     """
     try:
-        profile: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        profile: dict[str, Any] = read_json(path)
         rates = tuple(float(rate) for rate in profile["conditional_accept_rates"])
         width = profile.get("measurement_conditions", {}).get("verify_width")
         free = int(width is not None and int(width) == int(profile["num_speculative_tokens"]))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `breakeven bench` writes profiles") from None
-    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a speculation profile ({error!r})") from None
     if not rates[free:]:
         raise DataError(f"{path}: no acceptance beyond the free first token")

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -37,6 +36,7 @@ from breakeven.verifier.interface import Output, Verifier
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.native.body import obstacle
 from breakeven.verifier.transfer import sent
+from breakeven.verifier.weights_file import WeightsFile
 
 BONUS_FILE = "bonus.safetensors"
 
@@ -69,24 +69,19 @@ class BonusCorrection(nn.Module):
         save_file(tensors, folder / BONUS_FILE, metadata={"format": "pt"})
 
     @classmethod
-    def load(cls, folder: Path, hidden_size: int) -> Self:
+    def load(cls, folder: Path, hidden_size: int, dtype: torch.dtype = torch.float32) -> Self:
         """Read what :meth:`save` wrote; :class:`DrafterError` if it does not fit the verifier."""
-        path = folder / BONUS_FILE
-        try:
-            tensors = load_file(path)
-            module = cls(hidden_size, len(tensors["down.weight"]))
-            module.load_state_dict(tensors)
-        except FileNotFoundError:
+        if not (folder / BONUS_FILE).is_file():
             raise DrafterError(
                 f"{folder}: no {BONUS_FILE}; train it (recipes/smollm2-135m/bonus.yaml), or leave "
                 "out bonus: true"
-            ) from None
-        except (OSError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = " ".join(str(error).split())[:160]
-            raise DrafterError(
-                f"{path}: no bonus module for states of {hidden_size} numbers ({reason}); train it "
-                "again"
-            ) from None
+            )
+        file = WeightsFile(folder, BONUS_FILE)
+        rank = max([1, *file.get("down.weight").shape[:1]])
+        sizes = {"down.weight": (rank, 2 * hidden_size), "up.weight": (hidden_size, rank)}
+        weights = {key: file.take(key, size, dtype) for key, size in sizes.items()}
+        module = cls(hidden_size, rank).to(dtype)
+        module.load_state_dict(weights)
         return module
 
 
@@ -171,8 +166,8 @@ class CorrectedPeftBD(GatedPeftBD):
 def load_head(folder: Path, verifier: LeanVerifier, plan: BlockPlan) -> BonusHead:
     """The module in ``folder``, ready to decode; :class:`DrafterError` without one that fits."""
     check_plan(plan)
-    module = BonusCorrection.load(folder, verifier.shape.hidden_size)
-    return BonusHead(module.to(verifier.device, verifier.dtype).requires_grad_(False), verifier)
+    module = BonusCorrection.load(folder, verifier.shape.hidden_size, verifier.dtype)
+    return BonusHead(module.to(verifier.device).requires_grad_(False), verifier)
 
 
 def check_plan(plan: BlockPlan) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.errors import DrafterError
-from breakeven.files import write_whole
+from breakeven.files import read_json, write_whole
 from breakeven.verifier.identity import Identity
 
 CARD_FILE = "drafter.json"
@@ -44,7 +44,7 @@ class Card:
         if not path.is_file():
             raise DrafterError(f"{folder}: no {CARD_FILE}; give a folder written by 'train'")
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
+            tree = read_json(path)
             owner = Identity(**tree["verifier"]) if tree["verifier"] else None
             if owner and not all(isinstance(v, str) for v in dataclasses.astuple(owner)):
                 raise ValueError("a verifier's name and hashes are texts")
@@ -105,8 +105,7 @@ class Card:
 def method_of(folder: Path) -> str:
     """The name of the drafter whose card lies in ``folder``; :class:`DrafterError` without one."""
     try:
-        tree = json.loads((folder / CARD_FILE).read_text(encoding="utf-8"))
-        return str(tree["drafter"])
+        return str(read_json(folder / CARD_FILE)["drafter"])
     except FileNotFoundError:
         raise DrafterError(f"{folder}: no {CARD_FILE}; give a folder written by 'train'") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

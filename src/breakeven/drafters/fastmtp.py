@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from breakeven.core import Draft, Phase, Verified
@@ -34,6 +33,7 @@ from breakeven.verifier.decoder import LeanVerifier
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rows import chain
+from breakeven.verifier.weights_file import WeightsFile
 
 WEIGHTS_FILE = "model.safetensors"
 VOCABULARY_KEY = "vocabulary"
@@ -214,15 +214,15 @@ class FastMTP(Drafter):
         lean = require_lean(verifier, cls.name)
         card = Card.read(folder, cls.name, identity)
         pruned = card.setting(folder, "vocabulary") is not None
-        tensors = _read(folder / WEIGHTS_FILE)
+        file = WeightsFile(folder, WEIGHTS_FILE)
         vocabulary = None
         if pruned:
-            ids = _take(folder, tensors, VOCABULARY_KEY, (card.size(folder, "vocabulary"),))
+            ids = file.take(VOCABULARY_KEY, (card.size(folder, "vocabulary"),), torch.long)
             vocabulary = DraftVocabulary(ids.to(lean.device), lean.shape.vocab_size)
         layer = MTPLayer.of(lean)
         with torch.no_grad():
             for key, value in layer.state_dict().items():
-                value.copy_(_take(folder, tensors, key, tuple(value.shape)))
+                value.copy_(file.take(key, value.shape, value.dtype))
         int8 = weights == "int8"
         return cls(layer.freeze(int8=int8), vocabulary, lean, card.verifier, int8=int8)
 
@@ -237,23 +237,3 @@ def pruned_head(
     if vocabulary is None:
         return verifier.head
     return draft_head(verifier, verifier.head_weight[vocabulary.ids], int8=int8).forward
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise DrafterError(f"{path.parent}: no {path.name}; give a folder written by 'train'")
-    try:
-        return load_file(path)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise DrafterError(f"{path}: cannot be read ({error}); train or copy it again") from None
-
-
-def _take(folder: Path, tensors: dict[str, Tensor], key: str, size: tuple[int, ...]) -> Tensor:
-    if key not in tensors:
-        raise DrafterError(f"{folder}: tensor '{key}' is missing; the drafter is incomplete")
-    if tuple(tensors[key].shape) != size:
-        raise DrafterError(
-            f"{folder}: tensor '{key}' has shape {list(tensors[key].shape)}, this verifier needs "
-            f"{list(size)}; the drafter was trained for another model"
-        )
-    return tensors[key]

@@ -245,8 +245,8 @@ class BlockDrafter(MarginalDrafter):
                 f"{cls.name}: option '{min(unknown)}' is unknown; give cache, steps or refill"
             )
         late = plan.last is not None
-        adapter = RowLoRA.load(folder, lean.architecture, late=late).to(lean.device, lean.dtype)
-        return cls(adapter.requires_grad_(False), plan, card.verifier, **options)  # type: ignore[arg-type]
+        adapter = RowLoRA.load(folder, lean.architecture, late=late, dtype=lean.dtype)
+        return cls(adapter.to(lean.device).requires_grad_(False), plan, card.verifier, **options)  # type: ignore[arg-type]
 
 
 class PeftBD(BlockDrafter):

@@ -19,6 +19,7 @@ from breakeven.drafters.base import Drafter
 from breakeven.drafters.card import method_of
 from breakeven.drafters.options import check_options
 from breakeven.drafters.shipped import shipped_folder
+from breakeven.drafters.wrapper import Wrapper
 from breakeven.errors import DrafterError, nearest
 from breakeven.verifier.identity import Identity
 from breakeven.verifier.interface import Verifier
@@ -170,7 +171,8 @@ def load_trained(folder: Path, verifier: Verifier, identity: Identity | None) ->
     """The trained drafter that ``folder`` holds, whatever its method."""
     name = method_of(folder)
     kind, trained = _find(name)
-    if not trained:
+    wraps = isinstance(kind, type) and issubclass(kind, Wrapper)
+    if wraps or not trained:
         raise DrafterError(f"{folder}: '{name}' is no trained drafter; give one made by 'train'")
     drafter: Drafter = kind.load(folder, verifier, identity)
     return drafter

@@ -15,6 +15,9 @@ from breakeven.verifier.cache import Past, Span
 from breakeven.verifier.linear import FrozenLinear
 from breakeven.verifier.lora import GROUPS, RowLoRA
 
+FARTHEST = 16384.0
+"""The largest query, key or value of an adapter's row in fp16, which ends at 65504."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockPass:
@@ -101,7 +104,10 @@ class Block(nn.Module):
     def _attention(self, x: Tensor, shared: BlockPass) -> Tensor:
         a = self.architecture
         batch, width, _ = x.shape
-        packed = self._linear("qkv", x, shared).view(batch, width, -1, a.head_dim)
+        packed = self._linear("qkv", x, shared)
+        if shared.adapter is not None and packed.dtype is torch.float16:
+            packed = within(packed)
+        packed = packed.view(batch, width, -1, a.head_dim)
         q, k, v = packed.split((a.heads, a.kv_heads, a.kv_heads), dim=2)
         if a.qk_norm:
             q = rms_norm(q, self.norms["q"], a.norm_eps)
@@ -122,6 +128,18 @@ class Block(nn.Module):
             return y + delta if shared.gate is None else torch.where(shared.gate, y + delta, y)
         delta = shared.adapter.delta(self.index, group, x[:, shared.gated])
         return y if delta is None else y.index_add(1, shared.gated, delta)
+
+
+def within(x: Tensor) -> Tensor:
+    """``x`` with every number finite and small enough to be multiplied in fp16.
+
+    What an adapter's rows compute may leave fp16's narrow range. Other rows do not see them, which
+    in attention is a weight of 0, and 0 times infinity is not 0.
+
+    >>> within(torch.tensor([2.0, torch.inf, torch.nan], dtype=torch.float16)).tolist()
+    [2.0, 16384.0, -16384.0]
+    """
+    return x.fmax(x.new_tensor(-FARTHEST)).fmin(x.new_tensor(FARTHEST))
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

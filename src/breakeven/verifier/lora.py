@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from breakeven.errors import DrafterError
+from breakeven.files import read_json
+from breakeven.verifier.weights_file import WeightsFile
 
 if TYPE_CHECKING:
     from breakeven.verifier.architecture import Architecture
@@ -36,6 +37,8 @@ ADAPTER_FILE, CONFIG_FILE, MASK_FILE = (
     "adapter_config.json",
     "mask_vector.safetensors",
 )
+FOREIGN = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "fan_in_fan_out")
+"""What PEFT can do beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +136,28 @@ class RowLoRA(nn.Module):
         (folder / CONFIG_FILE).write_text(json.dumps(self._peft_config(base), indent=2) + "\n")
 
     @classmethod
-    def load(cls, folder: Path, architecture: Architecture, *, late: bool = False) -> RowLoRA:
+    def load(
+        cls,
+        folder: Path,
+        architecture: Architecture,
+        *,
+        late: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> RowLoRA:
         """Read an adapter directory; a missing file, key or shape is a :class:`DrafterError`.
 
         ``late`` is as in :class:`LoRASpec`; PEFT's configuration has no word for it.
         """
-        config, tensors, mask = _read(folder)
-        layers = config.get("layers_to_transform")
-        spec = LoRASpec(
-            rank=int(config["r"]),
-            alpha=float(config["lora_alpha"]),
-            layers=None if layers is None else tuple(layers),
-            late=late,
-        )
-        lora = cls(architecture, spec)
+        spec = replace(_read_spec(folder, architecture), late=late)
+        adapter, mask = WeightsFile(folder, ADAPTER_FILE), WeightsFile(folder, MASK_FILE)
+        lora = cls(architecture, spec).to(dtype)
         for layer, group, index, name in lora._projections():
-            down, up = lora._pair(layer, group, index)
             prefix = f"base_model.model.model.layers.{layer}.{name}"
-            _fill(down, tensors, f"{prefix}.lora_A.weight", folder)
-            _fill(up, tensors, f"{prefix}.lora_B.weight", folder)
-        _fill(lora.mask_vector.data, mask, "mask_vector", folder)
+            pair = zip("AB", lora._pair(layer, group, index), strict=True)
+            for letter, target in pair:
+                target.copy_(adapter.take(f"{prefix}.lora_{letter}.weight", target.shape, dtype))
+        vector = lora.mask_vector.data
+        vector.copy_(mask.take("mask_vector", vector.shape, dtype))
         return lora
 
     def _projections(self) -> list[tuple[int, str, int, str]]:
@@ -184,26 +189,38 @@ class RowLoRA(nn.Module):
         }
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
-    missing = [n for n in (CONFIG_FILE, ADAPTER_FILE, MASK_FILE) if not (folder / n).is_file()]
-    if missing:
-        raise DrafterError(f"{folder}: no {missing[0]}; give a directory written by 'train'")
+def _read_spec(folder: Path, architecture: Architecture) -> LoRASpec:
+    """What ``adapter_config.json`` says, checked to be an adapter that this module computes."""
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise DrafterError(f"{folder}: no {CONFIG_FILE}; give a directory written by 'train'")
     try:
-        config = dict(json.loads((folder / CONFIG_FILE).read_text()))
+        config = dict(read_json(path))
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
-        if rank < 1 or not alpha > 0:
-            raise ValueError(f"r = {rank}, lora_alpha = {alpha:g}")
-        return config, load_file(folder / ADAPTER_FILE), load_file(folder / MASK_FILE)
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
-        raise DrafterError(f"{folder}: cannot be read ({error}); train or copy it again") from None
-
-
-def _fill(target: Tensor, tensors: dict[str, Tensor], key: str, folder: Path) -> None:
-    if key not in tensors:
-        raise DrafterError(f"{folder}: tensor '{key}' is missing; the adapter is incomplete")
-    if tensors[key].shape != target.shape:
+    except (ArithmeticError, KeyError, TypeError, ValueError, OSError) as error:
+        raise DrafterError(f"{path}: cannot be read ({error}); train or copy it again") from None
+    widest = max(architecture.linear_sizes(group)[0] for group in GROUPS)
+    if not 1 <= rank <= widest or not 0 < alpha < math.inf:
         raise DrafterError(
-            f"{folder}: tensor '{key}' has shape {list(tensors[key].shape)}, this verifier needs "
-            f"{list(target.shape)}; the adapter was trained for another model"
+            f"{path}: r = {rank}, lora_alpha = {alpha:g}: a rank is 1 to {widest} here and alpha a "
+            "number above 0; train or copy it again"
         )
-    target.copy_(tensors[key])
+    foreign = [name for name in FOREIGN if config.get(name)]
+    if foreign:
+        raise DrafterError(
+            f"{path}: {foreign[0]} is set, which is not computed here; give a plain LoRA adapter"
+        )
+    return LoRASpec(rank, alpha, _layers(path, config.get("layers_to_transform"), architecture))
+
+
+def _layers(path: Path, layers: object, architecture: Architecture) -> tuple[int, ...] | None:
+    if layers is None:
+        return None
+    given = [layers] if isinstance(layers, int) else layers
+    inside = range(architecture.layers)
+    if isinstance(given, list) and given and all(type(i) is int and i in inside for i in given):
+        return tuple(sorted(set(given)))
+    raise DrafterError(
+        f"{path}: layers_to_transform = {layers!r}: give some of the layers 0 to "
+        f"{architecture.layers - 1} of this verifier"
+    )
