@@ -138,15 +138,15 @@ def test_converted_models_are_listed_with_the_way_to_clear_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path))
-    for name in ("new", "old"):
+    for name in ("new-0123abcd", "old-00000001", "old-00000002", "old-00000003.77.part"):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "model.safetensors").write_bytes(bytes(1 << 20))
-    os.utime(tmp_path / "models" / "old", (1, 1))
+    os.utime(tmp_path / "models" / "old-00000001", (1, 1))
     run(["doctor"])
     shown = capsys.readouterr().out
-    assert shown.index("models/old: 0.0 GiB") < shown.index("models/new")
+    assert shown.index("old (3 different files): 0.0 GiB") < shown.index("new: 0.0 GiB")
     assert f"to clear: rm -r {tmp_path / 'models'}" in shown
-    assert (tmp_path / "models" / "old").is_dir(), "nothing is deleted unasked"
+    assert (tmp_path / "models" / "old-00000001").is_dir(), "nothing is deleted unasked"
 
 
 def test_the_doctor_speaks_to_machines(capsys: pytest.CaptureFixture[str]) -> None:

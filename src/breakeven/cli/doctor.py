@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -81,13 +82,21 @@ def describe(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def converted(models: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What was made from GGUF files, and how to be rid of it."""
+    """What was made from GGUF files, a line for each file's name, and how to be rid of it.
+
+    A folder is ``NAME-STAMP``; files of one name that differ have a folder each.
+    """
+    sizes: dict[str, list[int]] = {}
     for model in models:
-        yield "converted", f"{model['path']}: {_gib(model['bytes'])}"
+        name = re.sub(r"-[0-9a-f]{8}(\.\d+\.part)?$", "", Path(model["path"]).name)
+        sizes.setdefault(name, []).append(model["bytes"])
+    for name, own in sizes.items():
+        count = f" ({len(own)} different files)" if len(own) > 1 else ""
+        yield "converted", f"{name}{count}: {_gib(sum(own))}"
     if models:
         folder = shlex.quote(str(Path(models[0]["path"]).parent))
         whole = _gib(sum(model["bytes"] for model in models))
-        yield "", f"{whole} in all; to clear: rm -r {folder} (made again when needed)"
+        yield "", f"{whole} in {folder}; to clear: rm -r {folder} (made again when needed)"
 
 
 def _gib(count: int) -> str:
