@@ -34,6 +34,9 @@ from breakeven.measure.calibration.walkers import walkers_of
 from breakeven.measure.trial import Decoding, Method
 from breakeven.report.calibrated import calibrated_lines
 from breakeven.report.calibration import render
+from breakeven.report.charts.foretold import foretold_chart
+from breakeven.report.charts.frame import NARROW, WIDE
+from breakeven.report.entries import Mark
 from measuring import loaded, prompts, script_of
 from test_calibration import calibration
 from tiny import tiny_verifier
@@ -331,6 +334,37 @@ def test_the_rate_a_drafter_needs() -> None:
     dear = calibration(drafters={"slow": {1: DraftPrice(2, {1: 0.1}, {1: 0.0})}})
     assert rate_needed(dear, "slow", 1) == "never", "one draft commits at most two tokens"
     assert any("rows cost" in line for line in sentences(made))
+
+
+def test_what_the_asked_acceptance_would_bring_is_the_first_sentence() -> None:
+    made = calibration(drafters={
+        "fast": {3: DraftPrice(4, {1: 0.001}, {1: 0.0})},
+        "slow": {1: DraftPrice(2, {1: 0.1}, {1: 0.0})},
+    })  # fmt: skip
+    asked = Acceptance((0.8, 0.5))
+    speed = expected_committed(asked.survival(3)) / made.round_cost("fast", 3).break_even
+    assert next(sentences(made, asked)) == (
+        f"With acceptance 0.8, 0.5 the fastest is fast, K = 3: {speed:.2f} times plain;"
+        " slow would lose at any K."
+    )
+    assert next(sentences(made, Acceptance((0.0,)))).endswith("0 nothing here would pay.")
+    assert next(sentences(made)).startswith("A pass of")
+
+
+def test_predictions_within_the_target_lie_in_the_band() -> None:
+    marks = {"a": Mark.number(0)}
+    checked = [Checked("a-k1", 1, 2, 2, 1.0, 1.0), Checked("a-k2", 2, 2, 2, 2.1, 2.0)]
+    for width in (WIDE, NARROW):
+        chart = foretold_chart(checked, marks, width)
+        frame = chart.frame
+        corners = [tuple(map(float, point.split(","))) for point in chart.band.split()]
+        assert all(frame.left <= x <= frame.right for x, _ in corners)
+        assert all(frame.top <= y <= frame.bottom for _, y in corners)
+        [(x0, y0), (x1, y1)] = corners[3:5][::-1]  # the edge of predictions 5 % too high
+        at = chart.points[1]
+        edge = y0 + (at.x - x0) / (x1 - x0) * (y1 - y0)
+        assert at.y == pytest.approx(edge, abs=0.3), "2.1 foretold for 2.0 is just on it"
+        assert chart.points[0].title == "a-k1: predicted 1.00×, measured 1.00×"
 
 
 def test_the_page_is_whole_and_loads_nothing(measured: Calibration) -> None:

@@ -87,7 +87,7 @@ def show(
     console = Console()
     console.print(heading(found), style="bold")
     console.print(break_even_table(found))
-    for line in sentences(found):
+    for line in sentences(found, asked):
         console.print(line, highlight=False, markup=False)
     if checked:
         console.print(check_table(checked))

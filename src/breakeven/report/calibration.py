@@ -16,9 +16,12 @@ from breakeven.files import write_whole
 from breakeven.measure.calibration.acceptance import Acceptance
 from breakeven.measure.calibration.check import Checked, summary
 from breakeven.measure.calibration.tables import rate_needed, sentences
+from breakeven.measure.calibration.walkers import NOTHING
 from breakeven.report.charts.cost import cost_chart
+from breakeven.report.charts.foretold import foretold_chart
 from breakeven.report.charts.frame import NARROW, WIDE
 from breakeven.report.charts.need import need_chart
+from breakeven.report.entries import Mark
 from breakeven.report.page import Figure, environment
 
 
@@ -46,8 +49,14 @@ def render(
     found: Calibration, asked: Acceptance | None = None, checked: Sequence[Checked] = ()
 ) -> str:
     """The page as HTML text."""
+    marks = {name: Mark.number(i) for i, name in enumerate((*found.drafters, NOTHING))}
     wide = need_chart(found, WIDE)
     need = wide and Figure("need", "charts/need.svg.j2", wide, need_chart(found, NARROW))
+    foretold = None
+    if checked:
+        drawn = foretold_chart(checked, marks, WIDE)
+        narrow = foretold_chart(checked, marks, NARROW)
+        foretold = Figure("foretold", "charts/foretold.svg.j2", drawn, narrow)
     data = base64.b64encode(json.dumps(found.row(), ensure_ascii=False).encode()).decode()
     return (
         environment()
@@ -55,8 +64,10 @@ def render(
         .render(
             found=found,
             version=__version__,
-            headline=next(sentences(found)),
+            headline=next(sentences(found, asked)),
             need=need,
+            foretold=foretold,
+            marks=marks,
             prices=list(_prices(found)),
             curves=list(_curves(found)),
             checked=checked,

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from breakeven.cost.breakeven import alpha_for
+from breakeven.cost.breakeven import alpha_for, expected_committed
 from breakeven.cost.calibration import Calibration
+from breakeven.measure.calibration.acceptance import Acceptance
 from breakeven.measure.calibration.check import Checked, summary
 
 
@@ -57,8 +58,34 @@ def rate_needed(found: Calibration, drafter: str, k: int) -> str:
     return f"{alpha_for(max(1.0, of_guesses), guesses):.2f}" if guesses else "–"
 
 
-def sentences(found: Calibration) -> Iterator[str]:
-    """What the prices mean: the wide pass, the other modes, the larger batches."""
+def speed_at(found: Calibration, drafter: str, k: int, asked: Acceptance) -> float:
+    """Speed over plain decoding of long answers with the acceptance asked for."""
+    free = k + 1 - found.verify_rows(drafter, k)
+    made = expected_committed(asked.survival(k, free))
+    return made / found.round_cost(drafter, k).break_even
+
+
+def answer(found: Calibration, asked: Acceptance) -> str:
+    """Which drafter would be the fastest with the acceptance asked for, and which would lose."""
+    speeds = {
+        name: max((speed_at(found, name, k, asked), k) for k in found.draft_lengths(name))
+        for name in found.drafters
+    }
+    rates = ", ".join(f"{rate:g}" for rate in asked.rates)
+    best = max(speeds, key=speeds.__getitem__)
+    speed, k = speeds[best]
+    losing = [name for name, (own, _) in speeds.items() if own < 1]
+    first = f"With acceptance {rates} nothing here would pay"
+    if speed >= 1:
+        first = f"With acceptance {rates} the fastest is {best}, K = {k}: {speed:.2f} times plain"
+        first += f"; {', '.join(losing)} would lose at any K" if losing else "; every drafter pays"
+    return f"{first}."
+
+
+def sentences(found: Calibration, asked: Acceptance | None = None) -> Iterator[str]:
+    """What the prices mean: for the acceptance asked for, the wide pass, other modes, batches."""
+    if asked and found.drafters:
+        yield answer(found, asked)
     wide = min(4, max(found.curves[1].widths))
     yield (
         f"A pass of {wide} rows costs {found.relative(wide):.2f} one-row passes here; with free "
