@@ -382,3 +382,36 @@ def test_a_dry_run_splits_as_the_run_would(recipe: PrepareRecipe, tmp_path: Path
     split = recipe.split.model_copy(update={"validation": 500, "test": 500})
     with pytest.raises(DataError, match="500 validation"):
         plan(recipe.model_copy(update={"split": split}), tiny_loaded(), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["few.jsonl"], "2 prompts, 2 of them allowed outside training, do not give 200"),
+        (
+            ["few.jsonl", "sources.sharegpt={path: nowhere.json, count: 5}"],
+            "nowhere.json: no such file",
+        ),
+        (["nowhere.jsonl"], "nowhere.jsonl: no such file or directory"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_what_is_wrong_with_the_prompts_is_said_before_a_model_is_loaded(
+    words: list[str],
+    said: str,
+    more: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("breakeven.verifier.load.load_verifier", load)
+    Path("few.jsonl").write_text('{"prompt": "One"}\n{"prompt": "Two"}\n')
+    assert run(["prepare", *words, "--out", "out", *more]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+    assert not Path("out").exists()

@@ -43,7 +43,7 @@ def prepare(
         breakeven prepare my-prompts.jsonl --out runs/mine split.validation=50 split.test=50
         breakeven prepare recipes/smollm2-135m/artifact.yaml --dry-run
     """
-    from breakeven.data.prepare import make_room, plan
+    from breakeven.data.prepare import collect, make_room, plan
     from breakeven.data.prepare import prepare as run
     from breakeven.data.regenerate import estimate
     from breakeven.verifier.load import load_verifier
@@ -51,10 +51,12 @@ def prepare(
     settings = _settings(recipe, overrides or ())
     if not dry_run:
         make_room(out, force=force, resume=resume)
+    place = None if dry_run else out
+    collected = collect(settings, place)
     loaded = load_verifier(
         settings.verifier.name, threads=settings.generate.threads, device=settings.verifier.device
     )
-    made = plan(settings, loaded, None if dry_run else out)
+    made = plan(settings, loaded, place, collected)
     summary = made.summary()
     if dry_run:
         summary["magpie"] = settings.sources.magpie.count

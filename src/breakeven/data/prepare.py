@@ -14,22 +14,37 @@ from breakeven.core import Finish
 from breakeven.data.artifact import Row, write_artifact
 from breakeven.data.contract import FILE, Contract
 from breakeven.data.journal import Journal
-from breakeven.data.prompt import Prompt, Tally, deduplicated
+from breakeven.data.prompt import Prompt, Source, Tally, deduplicated
 from breakeven.data.recipe import PrepareRecipe
 from breakeven.data.regenerate import Continuation, regenerate
 from breakeven.data.render import Rendered, Renderer
-from breakeven.data.sources.registry import MAGPIE_PART, Surroundings, build
-from breakeven.data.split import SPLITS, split
+from breakeven.data.sources.registry import (
+    MAGPIE_PART,
+    NEEDS_MODEL,
+    Surroundings,
+    build,
+    wanted,
+)
+from breakeven.data.split import SPLITS, check_enough, split
 from breakeven.errors import DataError, OutputExistsError
 
 if TYPE_CHECKING:
     from breakeven.verifier.load import Loaded
 
+EMPTY = "no prompt is left; name a source in the recipe, e.g. sources.magpie.count=50"
 LIBRARIES = ("torch", "transformers", "tokenizers", "breakeven")
 PART = "continuations.jsonl.part"
 JOURNALS = (PART, MAGPIE_PART)
 SHARDS = tuple(f"{name}-[0-9]*.parquet" for name in SPLITS)
 OURS = ("recipe.yaml", "*_error.jsonl", *JOURNALS, *SHARDS, "*.new")  # besides the contract
+
+
+@dataclass(slots=True)
+class Collected:
+    """The prompts of one source, and what it left out."""
+
+    prompts: list[Prompt]
+    tally: Tally
 
 
 @dataclass(slots=True)
@@ -61,19 +76,51 @@ class Plan:
         }
 
 
-def plan(recipe: PrepareRecipe, loaded: Loaded, folder: Path | None) -> Plan:
-    """Collect and split the prompts. Without a ``folder`` nothing is written, and magpie is left
-    out: what it would write cannot be split yet."""
-    made = Plan({}, {})
-    unique, twice = deduplicated(list(_collect(recipe, Surroundings(loaded, folder), made)))
+def collect(recipe: PrepareRecipe, folder: Path | None) -> dict[str, Collected]:
+    """The prompts of every source that needs no model, by its name.
+
+    So a missing file, or too few prompts for the splits, is told before a model is loaded: a
+    :class:`DataError`. Without a ``folder`` nothing is written.
+    """
+    around = Surroundings(None, folder)
+    names = [name for name in wanted(recipe.sources) if name not in NEEDS_MODEL]
+    found = {name: _read(build(name, recipe.sources, around)) for name in names}
+    _origins(found)
+    if not recipe.sources.magpie.count:
+        unique, _ = _first_of_each(found)
+        if not unique:
+            raise DataError(EMPTY)
+        s = recipe.split
+        check_enough([p.pool for p in unique], validation=s.validation, test=s.test)
+    return found
+
+
+def plan(
+    recipe: PrepareRecipe,
+    loaded: Loaded,
+    folder: Path | None,
+    collected: Mapping[str, Collected] | None = None,
+) -> Plan:
+    """Split the prompts, those of :func:`collect` and what the model itself is to write.
+
+    Without a ``folder`` nothing is written, and magpie is left out: what it would write cannot be
+    split yet.
+    """
+    there = collect(recipe, folder) if collected is None else collected
+    around = Surroundings(loaded, folder)
+    sources = {
+        name: there.get(name) or _read(build(name, recipe.sources, around))
+        for name in wanted(recipe.sources)
+        if folder is not None or name not in NEEDS_MODEL
+    }
+    made = Plan({}, _origins(sources), [source.tally for source in sources.values()])
+    unique, twice = _first_of_each(sources)
     made.after["duplicates"] = twice
     rendering = Tally("rendering")
     rows = Renderer(loaded.tokenizer, recipe.render.max_prompt).render(unique, rendering)
     made.after.update(rendering.dropped)
     if not rows:
-        raise DataError(
-            "no prompt is left; name a source in the recipe, e.g. sources.magpie.count=50"
-        )
+        raise DataError(EMPTY)
     s = recipe.split
     if folder is None and recipe.sources.magpie.count:
         made.parts = {"all": rows}
@@ -136,18 +183,29 @@ def make_room(folder: Path, *, force: bool, resume: bool) -> None:
             journal.unlink()
 
 
-def _collect(recipe: PrepareRecipe, around: Surroundings, made: Plan) -> Iterator[Prompt]:
-    for source in build(recipe.sources, around):
-        tally = Tally(source.name)
-        made.tallies.append(tally)
-        for prompt in source.prompts(tally):
-            if prompt.id in made.origin:
+def _read(source: Source) -> Collected:
+    tally = Tally(source.name)
+    prompts = list(source.prompts(tally))
+    tally.kept = len(prompts)
+    return Collected(prompts, tally)
+
+
+def _origins(sources: Mapping[str, Collected]) -> dict[str, str]:
+    """From which source each prompt is, by its id."""
+    origin: dict[str, str] = {}
+    for name, source in sources.items():
+        for prompt in source.prompts:
+            if prompt.id in origin:
                 raise DataError(
                     f"two prompts have the id '{prompt.id}'; rename one of the files they come from"
                 )
-            made.origin[prompt.id] = source.name
-            tally.kept += 1
-            yield prompt
+            origin[prompt.id] = name
+    return origin
+
+
+def _first_of_each(sources: Mapping[str, Collected]) -> tuple[list[Prompt], int]:
+    """The prompts without duplicates, of which there are so many; the first source keeps one."""
+    return deduplicated([prompt for source in sources.values() for prompt in source.prompts])
 
 
 def _rows(

@@ -27,13 +27,8 @@ def split(
     for row in sorted(rows, key=lambda r: r.id):
         strata[row.category].append(row)
     available = {c: sum(r.pool is not Pool.TRAIN for r in s) for c, s in strata.items()}
+    check_enough([row.pool for row in rows], validation=validation, test=test)
     wanted = validation + test
-    if sum(available.values()) < wanted or len(rows) <= wanted:
-        raise DataError(
-            f"{len(rows)} prompts, {sum(available.values())} of them allowed outside training, do "
-            f"not give {validation} validation and {test} test rows and something to train on; "
-            "add prompts or lower split.validation and split.test"
-        )
     kept_out = shares({c: len(s) for c, s in strata.items()}, wanted, available)
     tested = shares(kept_out, test, kept_out)
     parts: dict[str, list[Rendered]] = {name: [] for name in SPLITS}
@@ -47,6 +42,17 @@ def split(
         parts["validation"] += out[tested[category] :]
         parts["train"] += [r for r in rest if r.pool is not Pool.HELD]
     return {name: sorted(part, key=lambda r: r.id) for name, part in parts.items()}
+
+
+def check_enough(pools: Sequence[Pool], *, validation: int, test: int) -> None:
+    """Raise :class:`DataError` unless so many prompts give the splits and something to train on."""
+    allowed = sum(pool is not Pool.TRAIN for pool in pools)
+    if allowed < validation + test or len(pools) <= validation + test:
+        raise DataError(
+            f"{len(pools)} prompts, {allowed} of them allowed outside training, do "
+            f"not give {validation} validation and {test} test rows and something to train on; "
+            "add prompts or lower split.validation and split.test"
+        )
 
 
 def shares(sizes: dict[str, int], total: int, limits: dict[str, int]) -> dict[str, int]:

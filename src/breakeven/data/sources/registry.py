@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,14 +34,18 @@ class Sources(Section):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a source may use besides its settings. Without a ``folder`` nothing may be written."""
+    """What a source may use besides its settings. Without a ``folder`` nothing may be written.
 
-    loaded: Loaded
+    ``loaded`` is there for those that need a model.
+    """
+
+    loaded: Loaded | None
     folder: Path | None
 
 
 def _magpie(settings: MagpieSettings, around: Surroundings) -> Source:
     assert around.folder is not None, "magpie writes a journal"
+    assert around.loaded is not None, "magpie runs the model"
     identity = around.loaded.identity
     header = {
         "weights_sha256": identity.weights_sha256,
@@ -68,8 +72,6 @@ def wanted(sources: Sources) -> list[str]:
     return [name for name in SOURCES if getattr(sources, name).wanted]
 
 
-def build(sources: Sources, around: Surroundings) -> Iterator[Source]:
-    """The wanted sources; without a folder those that must run the model are left out."""
-    for name in wanted(sources):
-        if around.folder is not None or name not in NEEDS_MODEL:
-            yield SOURCES[name](getattr(sources, name), around)
+def build(name: str, sources: Sources, around: Surroundings) -> Source:
+    """One of the wanted sources."""
+    return SOURCES[name](getattr(sources, name), around)
