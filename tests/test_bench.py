@@ -13,7 +13,7 @@ from rich.console import Console
 
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.ngram import NGram
-from breakeven.drafters.scripted import AntiOracle, Oracle, Synthetic
+from breakeven.drafters.scripted import AntiOracle, Oracle, RandomDrafter, Synthetic
 from breakeven.errors import DataError, OutputExistsError, RecipeError
 from breakeven.measure import bench as bench_module
 from breakeven.measure.answers import Answer
@@ -180,6 +180,42 @@ def test_a_finished_run_is_only_concluded_again(
     assert list(again.records) == list(first.records)
     assert list(again.performance) == list(first.performance)
     assert (tmp_path / "cost_curve.csv").read_text() == before
+
+
+class Moody(RandomDrafter):
+    """Lays out its rows by itself, otherwise each time that it is made."""
+
+    made = 0
+
+    def __init__(self, groups: int | None = None) -> None:
+        super().__init__(VOCAB)
+        Moody.made += 1
+        self._groups = groups or Moody.made
+
+    @property
+    def layout(self) -> dict[str, int]:
+        return {"groups": self._groups}
+
+
+def test_a_run_records_the_layout_and_goes_on_with_it(tmp_path: Path) -> None:
+    def moody(c: Configuration) -> Drafter:
+        return Moody(**c.options)
+
+    configurations = cross(["moody"], [2, 4])
+    first = run(tmp_path, configurations=configurations, make_drafter=moody)
+    entries = first.description["configurations"]
+    assert [e.get("layout") for e in entries] == [None, {"groups": 1}, {"groups": 1}]
+    records = tmp_path / "requests.jsonl"
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(lines[:-7]))
+    again = run(tmp_path, configurations=configurations, make_drafter=moody, resume=True)
+    assert again.description["configurations"] == entries
+    assert Moody.made == 2
+    over = run(tmp_path, configurations=configurations, make_drafter=moody, resume=True, force=True)
+    assert over.description["configurations"][1]["layout"] == {"groups": 3}
+    by_hand = [Configuration("moody", 2, options={"groups": 9})]
+    found = run(tmp_path / "b", configurations=by_hand, make_drafter=moody).description
+    assert found["configurations"][1]["layout"] == {"groups": 9}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from breakeven.decode.generate import generate
 from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.decode.policy.fixed import Fixed
 from breakeven.decode.request import Request
-from breakeven.drafters.base import Context
+from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.block_plan import BlockPlan
 from breakeven.drafters.early_exit import EarlyExit
 from breakeven.drafters.fused import Fused, profile_of
@@ -181,6 +182,36 @@ def test_the_layout_follows_from_the_curve_and_the_profile(
     assert asked == [16, 9]
 
 
+@pytest.mark.parametrize("slope", [0.0, 0.05, 0.09, 1.0])
+@pytest.mark.parametrize("given", [{}, {"masks": 2}, {"drafts": 1}, {"groups": 1, "drafts": 2}])
+def test_the_layout_given_by_hand_is_the_same_drafter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slope: float, given: dict[str, int]
+) -> None:
+    """Where it was chosen by prices, and where passes cost something else by now."""
+    verifier = tiny_verifier()
+    folder = profiled(verifier, tmp_path, [1.0, 0.8, 0.6, 0.6])
+    identity = Identity("tiny", *["0" * 64] * 3)
+    loaded = Loaded(verifier, None, identity, frozenset(), tmp_path)
+
+    def made(slope: float, options: Mapping[str, int]) -> Drafter:
+        curve = CostCurve.of({1: 1.0, 2: 1.0 + slope})
+        monkeypatch.setattr("breakeven.drafters.fused.quick_curve", lambda *_: curve)
+        return create("peft-bd-fused", loaded, folder, **options)
+
+    chosen = made(slope, given)
+    assert chosen.layout in ({"masks": 0}, {**chosen.layout, **given})
+    again = made(1.0 - slope, chosen.layout)
+    assert again.layout == chosen.layout
+    assert (again.longest, again.scratch_rows) == (chosen.longest, chosen.scratch_rows)
+
+
+def test_drafts_that_the_profile_does_not_know_are_said(tmp_path: Path) -> None:
+    folder = profiled(tiny_verifier(), tmp_path, [1.0, 0.8])
+    with pytest.raises(DrafterError, match="drafts 2: the profile says how often 1 are right"):
+        Fused.load(folder, tiny_verifier(), drafts=2)
+    assert Fused.load(folder, tiny_verifier(), groups=2, drafts=2).longest == 2
+
+
 def test_a_measured_layout_changes_no_token(tmp_path: Path) -> None:
     verifier = tiny_verifier()
     rows = own_rows(verifier, 2)
@@ -204,9 +235,12 @@ def test_a_measured_layout_changes_no_token(tmp_path: Path) -> None:
     ("options", "says"),
     [
         ({"groups": 0}, "groups 0: give 1 or more, or auto"),
-        ({"groups": "all"}, "groups all: give 1 or more, or auto"),
+        ({"groups": "all"}, "option groups = all: give a whole number or 'auto'"),
         ({"masks": 4}, "masks 4: give 1 to 3"),
-        ({"masks": True}, "masks True: give 1 to 3"),
+        ({"masks": True}, "option masks = True: give a whole number"),
+        ({"drafts": 4}, "drafts 4: give 1 to 3, no more than a group has masks"),
+        ({"drafts": 3, "masks": 2}, "drafts 3: give 1 to 2"),
+        ({"drafts": 0}, "drafts 0: give 1 to 3"),
         ({"mask": 2}, "has no option 'mask'; did you mean 'masks'"),
     ],
 )

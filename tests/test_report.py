@@ -16,6 +16,7 @@ import pytest
 from breakeven.errors import DataError, OutputExistsError
 from breakeven.measure.bench import run_bench
 from breakeven.measure.configuration import cross
+from breakeven.report.entries import entries_of
 from breakeven.report.findings import verdict_of
 from breakeven.report.page import load_report, render, write_report
 from breakeven.report.run import CONSEQUENCES, load_run
@@ -127,6 +128,22 @@ def test_text_from_files_cannot_become_markup(run: Path) -> None:
     text = render(load_report([run]))
     assert "<script>alert" not in text
     assert "<img" not in text
+
+
+def test_the_layout_of_a_drafters_rows_is_shown_and_counts(run: Path) -> None:
+    """K = 4, of which 2 are verified; a group for each of the 3 outcomes."""
+    layout = {"groups": 5, "masks": 2, "drafts": 2}
+    config = json.loads((run / "configuration.json").read_text())
+    for entry in config["configurations"]:
+        if entry["drafter"] == "peft-bd-fused":
+            entry["layout"] = layout
+        elif entry["drafter"] == "ngram":
+            entry["layout"] = {"masks": 10**30, "groups": "many", "drafts": None}
+    change(run, "configuration.json", configurations=config["configurations"])
+    assert "<small>groups 5, masks 2, drafts 2</small>" in render(load_report([run]))
+    rows = {e.name: e.verify_rows for e in entries_of([load_run(run)])}
+    assert rows["peft-bd-fused-k4"] == 3 + 3 * 2
+    assert rows["ngram-k3"] == 4
 
 
 @pytest.mark.parametrize("name", sorted(CONSEQUENCES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -130,6 +130,14 @@ class Drafter(ABC):
     or the states of its draft passes, which go with the tokens that it drafted alone."""
     scratch_rows: int = 0
     """Rows beyond K that a draft pass writes behind the verifier's cache."""
+
+    @property
+    def layout(self) -> Mapping[str, int]:
+        """How it lays out its rows where it may choose that by itself; else nothing.
+
+        Given as options of its maker these make a drafter that drafts alike.
+        """
+        return {}
 
     def reserve(self, batch: int, capacity: int) -> None:  # noqa: B027 - optional hook
         """Make room for ``batch`` requests of up to ``capacity`` tokens."""

@@ -15,7 +15,7 @@ masks, follows from the measured price of rows here and from how often the draft
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -68,7 +68,7 @@ class Fused(Drafter):
             raise DrafterError(
                 f"{self.name} needs shifted labels, a gated adapter and the root before the block"
             )
-        _check(self.name, groups, masks, plan)
+        _check(self.name, groups, masks, drafts, plan)
         masks = plan.masks if masks is None else masks
         self.adapter, self.plan, self.verifier = adapter, plan, verifier
         self.bonus = bonus
@@ -78,6 +78,14 @@ class Fused(Drafter):
         self._ids = torch.zeros(0, masks, dtype=torch.long)  # [B, masks], where ids are made
         self._counts: list[int] = []  # how many of a slot's are drafts: all or none
         self._groups = 0  # in the pass of this round
+
+    @property
+    def layout(self) -> Mapping[str, int]:
+        """``groups``, ``masks`` and ``drafts`` as they are; where there are no masks, only that."""
+        if not self.shape.masks:
+            return {"masks": 0}
+        groups = self.groups or self._most + 1
+        return {"groups": groups, "masks": self.shape.masks, "drafts": self._most}
 
     def reserve(self, batch: int, capacity: int) -> None:
         """Nothing is drafted yet for any request."""
@@ -152,18 +160,24 @@ class Fused(Drafter):
         identity: Identity | None = None,
         groups: int | Literal["auto"] = "auto",
         masks: int | None = None,
+        drafts: int | None = None,
         bonus: bool | None = None,
     ) -> Self:
         """The adapter of a ``peft-bd-gated`` folder.
 
         ``groups: auto`` takes the fastest layout for the acceptance in the folder's profile and
         the prices of passes, which are measured now, in a few dozen of them; in a folder without a
-        profile every outcome has a group. ``masks`` is chosen with it unless it is given.
+        profile every outcome has a group. ``masks`` and ``drafts`` are chosen with it unless they
+        are given; :attr:`layout` says what was taken.
         ``bonus``: correct drafts by the bonus with the folder's module (default: if it has one).
         """
         gated = GatedPeftBD.load(folder, verifier, identity)
         adapter, plan = gated.adapter, gated.plan
-        chosen: dict[str, Any] = {"groups": None if groups == "auto" else groups, "masks": masks}
+        chosen: dict[str, Any] = {
+            "groups": None if groups == "auto" else groups,
+            "masks": masks,
+            "drafts": drafts,
+        }
         _check(cls.name, **chosen, plan=plan)
         if bonus is None:
             bonus = (folder / BONUS_FILE).is_file()
@@ -172,9 +186,9 @@ class Fused(Drafter):
         profile = profile_of(folder, bonus)
         if groups == "auto" and masks != 0 and profile is not None:
             rates = read_rates(profile)[: plan.masks]
-            layout = measured_layout(rates, verifier, adapter, plan, masks)
+            layout = measured_layout(rates, verifier, adapter, plan, masks=masks, drafts=drafts)
             chosen = {"groups": layout.groups or None, "masks": layout.masks}
-            chosen["drafts"] = layout.drafts
+            chosen["drafts"] = layout.drafts or None
         if bonus:
             chosen["bonus"] = load_head(folder, require_lean(verifier, cls.name), plan)
         return cls(adapter, plan, gated.verifier, **chosen)
@@ -191,19 +205,41 @@ def measured_layout(
     verifier: Verifier,
     adapter: RowLoRA,
     plan: BlockPlan,
+    *,
     masks: int | None = None,
+    drafts: int | None = None,
 ) -> Layout:
-    """The fastest layout for these acceptance rates, with passes timed on ``verifier`` now."""
-    most = plan.masks if masks is None else masks
-    curve = quick_curve(verifier, most + 1 + (most + 1) * most, adapter)
-    return fastest(layouts(rates, curve, masks=masks))
+    """The fastest layout for these acceptance rates, with passes timed on ``verifier`` now.
+
+    ``masks`` and ``drafts``, where they are given, stand; plain decoding is always a choice.
+    """
+    known = min(plan.masks, len(rates))
+    if drafts is not None and drafts > known:
+        raise DrafterError(
+            f"drafts {drafts}: the profile says how often {known} are right; give groups as well"
+        )
+    most = known if masks is None else masks
+    longest = min(known, most) if drafts is None else drafts
+    curve = quick_curve(verifier, longest + 1 + (longest + 1) * most, adapter)
+    return fastest(_with(drafts, layouts(rates, curve, masks=masks)))
 
 
-def _check(drafter: str, groups: int | None, masks: int | None, plan: BlockPlan) -> None:
+def _with(drafts: int | None, choices: Iterator[Layout]) -> Iterator[Layout]:
+    return (x for x in choices if drafts is None or x.drafts in (0, drafts))
+
+
+def _check(
+    drafter: str, groups: int | None, masks: int | None, drafts: int | None, plan: BlockPlan
+) -> None:
     if groups is not None and (type(groups) is not int or groups < 1):
         raise DrafterError(f"{drafter}: groups {groups}: give 1 or more, or auto")
     if masks is not None and (type(masks) is not int or not 0 <= masks <= plan.masks):
         raise DrafterError(
             f"{drafter}: masks {masks}: give 1 to {plan.masks}, as the adapter was trained with, "
             "or 0 for plain decoding"
+        )
+    most = masks or plan.masks
+    if drafts is not None and (type(drafts) is not int or not 1 <= drafts <= most):
+        raise DrafterError(
+            f"{drafter}: drafts {drafts}: give 1 to {most}, no more than a group has masks"
         )

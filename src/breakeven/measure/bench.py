@@ -9,9 +9,11 @@ tables are computed from those lines (see ``conclude``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from breakeven.config import Section, write_recipe
 from breakeven.cost.calibration import Calibration
@@ -21,7 +23,7 @@ from breakeven.drafters.base import Drafter
 from breakeven.measure.conclusion import BenchResult, conclude
 from breakeven.measure.configuration import PLAIN, Configuration, check
 from breakeven.measure.cost_curve import measure_cost_curve
-from breakeven.measure.description import FILE, RECORDS, Plan, open_folder
+from breakeven.measure.description import FILE, RECORDS, Plan, open_folder, recorded_layouts
 from breakeven.measure.doubts import drifted, few_prompts, slow_plain_step, warn
 from breakeven.measure.machine import load_1m
 from breakeven.measure.neighbours import Neighbours, busy_now
@@ -76,6 +78,8 @@ def run_bench(
         command,
     )
     make = make_drafter or registered(loaded)
+    if resume and not force:
+        make = as_begun(make, recorded_layouts(out))
     methods = make_methods(plan.configurations, make, prices)
     description = open_folder(out, plan.describe(loaded, methods), resume=resume, force=force)
     if recipe is not None:
@@ -99,6 +103,11 @@ def registered(loaded: Loaded) -> MakeDrafter:
     from breakeven.drafters.registry import create
 
     return lambda c: create(c.drafter, loaded, c.path, **c.options)
+
+
+def as_begun(make: MakeDrafter, layouts: Mapping[str, Mapping[str, Any]]) -> MakeDrafter:
+    """The same drafters, laid out as in the run that goes on (:attr:`Drafter.layout`)."""
+    return lambda c: make(replace(c, options={**layouts.get(c.name, {}), **c.options}))
 
 
 def make_methods(

@@ -101,6 +101,7 @@ def _entry(configuration: Configuration, drafter: Drafter | None) -> dict[str, A
         "options": dict(configuration.options),
         "free": drafter.free if drafter else 0,
         "passes": "sequential" if drafter and drafter.sequential else "block",
+        "layout": dict(drafter.layout) if drafter else {},
     }
 
 
@@ -129,6 +130,22 @@ def open_folder(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / FILE, description)
     return description
+
+
+def recorded_layouts(out: Path) -> dict[str, dict[str, Any]]:
+    """The layout of each configuration of the run that was begun in ``out``; none without a run.
+
+    A drafter that chooses it by the prices of passes may choose another when it is loaded again, so
+    a run that goes on takes what it began with.
+    """
+    if not (out / RECORDS).exists():
+        return {}
+    entries = read_description(out).get("configurations")
+    return {
+        str(entry.get("name")): layout
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict) and isinstance(layout := entry.get("layout"), dict)
+    }
 
 
 def read_description(out: Path) -> dict[str, Any]:

@@ -58,9 +58,16 @@ class Entry:
         return self.run.draft_length(self.config)
 
     @property
+    def layout(self) -> dict[str, int]:
+        """Options that the drafter chose by itself, or was given in their place."""
+        return self.run.layout(self.config)
+
+    @property
     def verify_rows(self) -> int:
-        """Width of the verify pass: K + 1, one less with a free first token."""
-        return self.k + 1 - self.run.free_first(self.config)
+        """Width of the verify pass: K + 1, one less with a free first token, and masks aboard."""
+        own = self.layout
+        chain = min(self.k, own.get("drafts", self.k)) + 1 - self.run.free_first(self.config)
+        return chain + min(chain, own.get("groups", 0)) * own.get("masks", 0)
 
 
 def entries_of(runs: Sequence[Run]) -> list[Entry]:

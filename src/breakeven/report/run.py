@@ -40,6 +40,9 @@ CONSEQUENCES = {
 }
 """What the page lacks without a file."""
 
+MOST_ROWS = 10_000
+"""What is larger is no part of a layout of rows."""
+
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
@@ -98,6 +101,13 @@ class Run:
     def settings(self, config: str) -> dict[str, Any]:
         """The entry of ``configurations`` for one name, empty when there is none."""
         return next((entry for entry in self._listed if entry.get("name") == config), {})
+
+    def layout(self, config: str) -> dict[str, int]:
+        """How the drafter of a configuration laid out its rows, in its own options' names."""
+        stated = self.settings(config).get("layout")
+        found = stated if isinstance(stated, dict) else {}
+        inside = range(MOST_ROWS)
+        return {str(n): v for n, v in found.items() if type(v) is int and v in inside}
 
     def draft_length(self, config: str) -> int:
         """K: as stated, else as many positions as have a survival."""
