@@ -68,11 +68,14 @@ def ablate(
     from breakeven.config import load_recipe
     from breakeven.data.artifact import load_artifact
     from breakeven.measure.results import finite
+    from breakeven.train.methods import check_parts
     from breakeven.verifier.load import load_verifier
 
     settings = load_recipe(Grid, grid, overrides or ())
     plan = resolve(settings, str(grid), only=only or (), locate=shipped)
     data = load_artifact(artifact)
+    for variant in plan.training:
+        check_parts(variant.recipe, data.contract.identity)
     if dry_run:
         _show_plan(_plan(plan, data, out), as_json)
         return

@@ -20,6 +20,7 @@ from breakeven.measure.recipe import BenchRecipe
 if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact
     from breakeven.measure.conclusion import BenchResult
+    from breakeven.train.recipe import TrainRecipe
     from breakeven.verifier.load import Loaded
 
 RECIPE = Path("recipes/smollm2-135m/demo.yaml")
@@ -67,7 +68,7 @@ def demo(
         breakeven demo bench.prompts.count=48 bench.repeats=5 --out runs/longer
     """
     settings = load_recipe(DemoRecipe, recipe or shipped(RECIPE), overrides or ())
-    check_drafters(settings)
+    check_parts(settings)
     if dry_run:
         print(json.dumps(settings.model_dump(mode="json"), indent=2) if as_json else plan(settings))
         return
@@ -83,8 +84,9 @@ def demo(
     print(f"Done in {minutes:.1f} minutes. Open {out / 'report.html'} in a browser.")
 
 
-def check_drafters(settings: DemoRecipe) -> None:
-    """Raise for a drafter or an option nobody knows, before anything is trained for it."""
+def check_parts(settings: DemoRecipe) -> None:
+    """Raise for a drafter, an option or a file nobody knows, before anything is loaded."""
+    from breakeven.data.artifact import load_artifact
     from breakeven.drafters.registry import check, names
     from breakeven.train.methods import METHODS
 
@@ -97,6 +99,17 @@ def check_drafters(settings: DemoRecipe) -> None:
                 raise RecipeError(f"{where}: no drafter is called '{name}'; {nearest(name, known)}")
     for c in settings.bench.configurations:  # none, or one twice, is an error as well
         check(c.drafter, c.path, c.options)
+    for training in settings.train.values():
+        training_recipe(training)
+    load_artifact(shipped(settings.bench.prompts.artifact))
+
+
+def training_recipe(training: Training) -> TrainRecipe:
+    """The recipe of a drafter to train, with the minutes it may take."""
+    from breakeven.train.methods import load_train_recipe
+
+    overrides = [f"train.max_minutes={training.minutes}", *training.settings]
+    return load_train_recipe(shipped(training.recipe), overrides)
 
 
 def make_place(out: Path, *, force: bool) -> None:
@@ -197,7 +210,6 @@ def trained(
     name: str, training: Training, loaded: Loaded, artifact: Artifact, out: Path, quiet: bool
 ) -> Path:
     """The drafter's folder, trained now unless it was before."""
-    from breakeven.train.methods import load_train_recipe
     from breakeven.train.provenance import PROVENANCE_FILE
     from breakeven.train.run import make_room, train_drafter
 
@@ -206,9 +218,7 @@ def trained(
         print(f"{folder}: trained already", file=sys.stderr)
         return folder
     make_room(folder, force=False)
-    overrides = [f"train.max_minutes={training.minutes}", *training.settings]
-    recipe = load_train_recipe(shipped(training.recipe), overrides)
-    report = train_drafter(recipe, loaded, artifact, folder)
+    report = train_drafter(training_recipe(training), loaded, artifact, folder)
     if not quiet:
         real = report.outcome.validated.real
         print(f"{report.sizes}; {report.outcome.counts.step} steps")

@@ -33,6 +33,7 @@ from breakeven.cli.options import (
 from breakeven.errors import DataError
 
 if TYPE_CHECKING:
+    from breakeven.cost.calibration import Calibration
     from breakeven.data.prompt import Prompt
     from breakeven.decode.request import Completion, Request
     from breakeven.drafters.base import Drafter
@@ -116,18 +117,17 @@ def generate(
     """
     from breakeven.decode.generate import generate as decode
     from breakeven.decode.policy.named import policy_named
-    from breakeven.measure.calibration.prices import prices_for
     from breakeven.verifier.load import load_verifier
     from breakeven.verifier.precision import dtype_named
 
     kind = None if dtype is None else dtype_named(dtype)
-    drafting = None if not drafter or k == 0 else chosen(drafter, drafter_option or [])
+    texts = asked_for(prompt or [], file, stop or [])
+    drafting = chosen([] if k == 0 else drafter or [], drafter_option or [], calibration)
     loaded = load_verifier(
         model, threads=threads, device=device, dtype=kind, weights=weights, mode=mode
     )
-    asked = list(requests(loaded, prompt or [], file, max_new_tokens, tuple(stop or ()), raw))
-    helper = None if drafting is None else drafting(loaded)
-    prices = None if calibration is None else prices_for(loaded, calibration)
+    asked = list(requests(loaded, texts, max_new_tokens, tuple(stop or ()), raw))
+    helper, prices = drafting(loaded)
     lengths = policy_named(policy, k or None, prices)
     memory = None if cache_mb is None or isinf(cache_mb * 1e6) else int(cache_mb * 1e6)
     show_cache(loaded, asked, batch, helper, lengths.longest, memory)
@@ -157,19 +157,10 @@ def show_cache(
     print(f"keys and values: {plan}", file=sys.stderr)
 
 
-def requests(
-    loaded: Loaded,
-    texts: list[str],
-    file: Path | None,
-    max_new_tokens: int,
-    stop: tuple[str, ...],
-    raw: bool,
-) -> Iterator[Request]:
-    """The prompts of the command line, then those of the file, as token ids."""
+def asked_for(texts: list[str], file: Path | None, stop: list[str]) -> list[Prompt]:
+    """The prompts of the command line, then those of the file; what is wrong with them, now."""
     from breakeven.data.prompt import Tally
-    from breakeven.data.render import Renderer
     from breakeven.data.sources.jsonl import Jsonl, JsonlSettings
-    from breakeven.decode.request import Request
 
     prompts = list(typed(texts))
     if file is not None:
@@ -182,6 +173,16 @@ def requests(
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
     if "" in stop:
         raise DataError("--stop is empty; give the text before which an answer ends")
+    return prompts
+
+
+def requests(
+    loaded: Loaded, prompts: list[Prompt], max_new_tokens: int, stop: tuple[str, ...], raw: bool
+) -> Iterator[Request]:
+    """The prompts as token ids."""
+    from breakeven.data.render import Renderer
+    from breakeven.decode.request import Request
+
     renderer = Renderer(loaded.tokenizer)
     for prompt in prompts:
         if raw:
@@ -204,23 +205,33 @@ def typed(texts: list[str]) -> Iterator[Prompt]:
         yield Prompt(str(number), "typed", (Message("user", content),))
 
 
-def chosen(texts: list[str], options: list[str]) -> Callable[[Loaded], Drafter]:
-    """The drafter named ``NAME`` or ``NAME=DIR``, of which there may be one, once there is a model.
+def chosen(
+    texts: list[str], options: list[str], calibration: Path | None
+) -> Callable[[Loaded], tuple[Drafter | None, Calibration | None]]:
+    """The drafter named ``NAME`` or ``NAME=DIR``, if any, and the prices, once there is a model.
 
     What can be wrong without one is told now.
     """
+    from breakeven.cost.calibration import Calibration
     from breakeven.drafters.registry import check, create
+    from breakeven.measure.calibration.prices import prices_for
     from breakeven.measure.configuration import shared_options
 
     if len(texts) > 1:
         raise DataError(
             f"--drafter is given {len(texts)} times: give one; breakeven bench compares several"
         )
-    name, equals, folder = texts[0].partition("=")
+    if calibration is not None:
+        Calibration.read(calibration)
+    name, equals, folder = texts[0].partition("=") if texts else ("", "", "")
     path = folder if equals else None
-    own = shared_options(options, [name])[name]
-    check(name, path, own)
-    return lambda loaded: create(name, loaded, path, **own)
+    own = shared_options(options, [name])[name] if texts else {}
+    if texts:
+        check(name, path, own)
+    return lambda loaded: (
+        create(name, loaded, path, **own) if texts else None,
+        prices_for(loaded, calibration) if calibration is not None else None,
+    )
 
 
 def report(

@@ -70,9 +70,11 @@ def layers(
 
     if out.exists() and not force:
         raise OutputExistsError(f"{out}: exists; give another --out, or --force to overwrite it")
+    data = load_artifact(shipped(artifact))
     loaded = load_verifier(model, threads=threads, weights=weights)
+    data.contract.check(loaded.identity, data.path)
     lean = require_lean(loaded.verifier, drafter)
-    rows = load_artifact(shipped(artifact), loaded.identity).rows("train")
+    rows = data.rows("train")
     short = [r for r in rows if len(r.prompt_ids) + len(r.continuation_ids) <= LONGEST_TEXT]
     chosen = (short or list(rows))[:texts]
     count = lean.shape.layers

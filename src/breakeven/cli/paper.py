@@ -72,10 +72,12 @@ def paper(
     from breakeven.paper.run import run_stages
     from breakeven.paper.session import Session, check_handed_in
     from breakeven.paper.stages import choose_stages, stages
+    from breakeven.paper.training import check_recipes
 
     recipe = _recipe(words or (), drafter or ())
     chosen = choose_stages(recipe, only or (), skip or ())
     check_handed_in(recipe.drafters)
+    check_recipes(recipe, {stage.name for stage in chosen}, shipped)
     if dry_run:
         _show_plan(recipe, chosen, as_json)
         return

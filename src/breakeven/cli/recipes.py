@@ -25,10 +25,10 @@ RecipeWords = Annotated[
 def is_recipe(word: str) -> bool:
     """Whether a word names a recipe file.
 
-    >>> is_recipe("bench.yaml"), is_recipe("prompts.count=8")
-    (True, False)
+    >>> is_recipe("bench.yaml"), is_recipe("prompts.count=8"), is_recipe("train.recipe=mtp.yaml")
+    (True, False, False)
     """
-    return word.endswith((".yaml", ".yml"))
+    return word.endswith((".yaml", ".yml")) and ("=" not in word or Path(word).is_file())
 
 
 def resolved(

@@ -108,9 +108,11 @@ def _train(
 
 def _check(recipe: TrainRecipe, artifact: Artifact) -> None:
     """Raise what can be known before any weight is loaded."""
+    from breakeven.train.methods import check_parts
     from breakeven.train.trackers import check_trackers
 
     check_trackers(recipe.train.trackers)
+    check_parts(recipe, artifact.contract.identity)
     for split in ("train", "validation"):
         artifact.rows(split)  # an empty one is an error
 

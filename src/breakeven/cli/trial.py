@@ -76,19 +76,22 @@ def prepared(recipe: TrialRecipe) -> tuple[Loaded, list[Any]]:
     from breakeven.measure.prompts import choose
     from breakeven.verifier.load import load_verifier
 
-    check_drafters(recipe)
+    check_parts(recipe)
     who, what = recipe.verifier, recipe.prompts
+    ours = what.artifact == PromptSection().artifact
+    artifact = load_artifact(shipped(what.artifact) if ours else what.artifact)
+    rows = artifact.rows(what.split)
+    chosen = choose(rows, affordable(what, len(rows)), recipe.seed)
     loaded = load_verifier(
         who.name, threads=who.threads, device=who.device, weights=who.weights, mode=who.mode
     )
-    ours = what.artifact == PromptSection().artifact
-    artifact = load_artifact(shipped(what.artifact) if ours else what.artifact, loaded.identity)
-    rows = artifact.rows(what.split)
-    return loaded, choose(rows, affordable(what, len(rows)), recipe.seed)
+    artifact.contract.check(loaded.identity, artifact.path)
+    return loaded, chosen
 
 
-def check_drafters(recipe: TrialRecipe) -> None:
-    """Every drafter's name, folder and options, before anything is loaded."""
+def check_parts(recipe: TrialRecipe) -> None:
+    """Every drafter's name, folder and options, and the prices, before anything is loaded."""
+    from breakeven.cost.calibration import Calibration
     from breakeven.drafters.registry import check
     from breakeven.measure.inspection import SCRIPTED
 
@@ -98,6 +101,8 @@ def check_drafters(recipe: TrialRecipe) -> None:
             check(c.drafter, c.path, c.options)
         elif c.path or c.options:
             raise DrafterError(f"'{c.drafter}' takes no folder and no options; leave them out")
+    if isinstance(recipe, BenchRecipe) and recipe.calibration is not None:
+        Calibration.read(recipe.calibration)
 
 
 def affordable(what: PromptSection, rows: int) -> int:

@@ -42,6 +42,15 @@ class Contract(Section):
     sources: dict[str, int]
     libraries: dict[str, str]
 
+    @property
+    def identity(self) -> Identity:
+        """Whose continuations they are."""
+        from breakeven.verifier.identity import Identity
+
+        return Identity(
+            self.verifier, self.weights_sha256, self.tokenizer_sha256, self.chat_template_sha256
+        )
+
     def check(self, identity: Identity, where: Path | str = FILE) -> None:
         """Raise :class:`DataError` naming the first field in which the verifier differs."""
         for field in CHECKED:

@@ -16,10 +16,11 @@ from torch import nn
 
 from breakeven.config import Section, load_recipe
 from breakeven.drafters.bonus import BonusCorrection
+from breakeven.drafters.card import Card
 from breakeven.drafters.mtp_layer import MTPLayer
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.errors import RecipeError, nearest
-from breakeven.train.bonus import BonusObjective
+from breakeven.train.bonus import BonusObjective, adapter_folder
 from breakeven.train.clean import CleanStream
 from breakeven.train.disk import DiskCache
 from breakeven.train.fastmtp import FastMtpObjective
@@ -94,6 +95,15 @@ def load_train_recipe(path: Path | str, overrides: Sequence[str] = ()) -> TrainR
         given = f"drafter: '{name}' cannot be trained" if name else "the key 'drafter' is missing"
         raise RecipeError(f"{path}: {given}; {nearest(name, METHODS)}")
     return load_recipe(METHODS[name].recipe, path, overrides)
+
+
+def check_parts(recipe: TrainRecipe, identity: Identity) -> None:
+    """Raise what is wrong with trained parts that a recipe builds on, before a model is loaded.
+
+    ``identity`` is the verifier's, as the artifact's contract states it.
+    """
+    if isinstance(recipe, BonusRecipe):
+        Card.read(adapter_folder(recipe.method, identity), "peft-bd-gated", identity)
 
 
 def build(
