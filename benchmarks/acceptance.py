@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import Parser, positive, start
+from breakeven.config import parse_setting
 from breakeven.cost.profile import PROFILE_FILE
 from breakeven.data.artifact import Row, load_artifact
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.fused import FUSED_PROFILE, Fused
-from breakeven.drafters.registry import create
+from breakeven.drafters.registry import check, create
 from breakeven.measure.acceptance import ALL, acceptance_table
 from breakeven.measure.configuration import Configuration, parse_drafter
 from breakeven.measure.description import Plan
@@ -107,16 +108,16 @@ def table(results: Sequence[Found]) -> Table:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("drafters", nargs="+", metavar="NAME[=FOLDER]")
-    parser.add_argument("-k", "--num-speculative-tokens", type=int, default=4, dest="k")
+    parser.add_argument("-k", "--num-speculative-tokens", type=positive, default=4, dest="k")
     parser.add_argument("--verifier", default="smollm2-135m")
     parser.add_argument("--artifact", type=Path, default=Path("assets/smollm2-135m"))
     parser.add_argument("--split", default="test")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--prompts", type=int, help="default: all of the split")
-    parser.add_argument("--max-new-tokens", type=int, default=128)
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--prompts", type=positive, help="default: all of the split")
+    parser.add_argument("--max-new-tokens", type=positive, default=128)
+    parser.add_argument("--threads", type=positive)
     parser.add_argument("--write-profile", action="store_true")
     parser.add_argument("--json", type=Path)
     return parser.parse_args(arguments)
@@ -128,13 +129,15 @@ def chosen_options(texts: Sequence[str]) -> dict[str, Any]:
     >>> chosen_options(["groups=2", "bonus=false"])
     {'groups': 2, 'bonus': False}
     """
-    pairs = (text.partition("=") for text in texts)
-    return {key: yaml.safe_load(value) for key, _, value in pairs}
+    return dict(parse_setting(text, "--option", "KEY=VALUE, e.g. groups=2") for text in texts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Decode with every drafter, print the table, write what was asked for."""
     options = parse(arguments)
+    own = chosen_options(options.option)
+    for name, folder in map(parse_drafter, options.drafters):
+        check(name, folder, own)
     loaded = load_verifier(options.verifier, threads=options.threads)
     rows = load_artifact(options.artifact, loaded.identity).rows(options.split)
     chosen = choose(rows, options.prompts or len(rows))
@@ -150,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             artifact=str(options.artifact),
             split=options.split,
         )
-        drafter = create(name, loaded, folder, **chosen_options(options.option))
+        drafter = create(name, loaded, folder, **own)
         found = decode(loaded, drafter, configuration, chosen, plan)
         results.append(found)
         if options.write_profile and folder is not None:
@@ -164,4 +167,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

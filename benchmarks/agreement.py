@@ -21,6 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import positive, start
 from benchmarks.conditions import Report, parser
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
@@ -130,7 +131,7 @@ def table(found: Sequence[Agreement]) -> Table:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     made = parser(__doc__ or "", tokens=96)
-    made.add_argument("--prompts", type=int, default=12)
+    made.add_argument("--prompts", type=positive, default=12)
     return made.parse_args(arguments)
 
 
@@ -150,4 +151,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -19,6 +19,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import positive, start
 from benchmarks.conditions import Report, Target, goals, parser
 from breakeven.data.artifact import load_artifact
 from breakeven.decode.generate import generate
@@ -135,9 +136,9 @@ def table(samples: Sequence[Sample]) -> Table:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     made = parser(__doc__ or "", tokens=32)
-    made.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    made.add_argument("--k", type=int, default=3, help="draft tokens a round of ngram")
-    made.add_argument("--rounds", type=int, default=2)
+    made.add_argument("--sizes", type=positive, nargs="+", default=SIZES)
+    made.add_argument("--k", type=positive, default=3, help="draft tokens a round of ngram")
+    made.add_argument("--rounds", type=positive, default=2)
     return made.parse_args(arguments)
 
 
@@ -159,4 +160,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.command import Parser, positive
 from breakeven.measure.machine import load_1m, machine_facts
 
 
@@ -85,15 +86,13 @@ class Report:
             self.options.json.write_text(json.dumps(content, indent=1, default=asdict) + "\n")
 
 
-def parser(description: str, tokens: int) -> argparse.ArgumentParser:
+def parser(description: str, tokens: int) -> Parser:
     """Options that every decoding benchmark has."""
-    made = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    made = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--model", default="smollm2-135m")
     made.add_argument("--artifact", type=Path, default=Path("assets/smollm2-135m"))
-    made.add_argument("--tokens", type=int, default=tokens, help="new tokens of each answer")
-    made.add_argument("--threads", type=int, help="default: as many as physical cores")
+    made.add_argument("--tokens", type=positive, default=tokens, help="new tokens of each answer")
+    made.add_argument("--threads", type=positive, help="default: as many as physical cores")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--json", type=Path, help="write everything measured to this file")
     return made

@@ -27,6 +27,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import Parser, positive, start
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.measure.machine import load_1m, machine_facts
@@ -181,12 +182,12 @@ def table(samples: Samples, read: Sequence[float], shares: Mapping[str, float]) 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--context", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
+    parser.add_argument("--threads", type=positive)
+    parser.add_argument("--context", type=positive, default=100)
+    parser.add_argument("--rounds", type=positive, default=15)
+    parser.add_argument("--widths", type=positive, nargs="+", default=WIDTHS)
     parser.add_argument("--paths", choices=PATHS, nargs="+", default=DEFAULT_PATHS)
     parser.add_argument("--json", type=Path)
     return parser.parse_args(arguments)
@@ -240,4 +241,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -16,6 +16,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import positive, start
 from benchmarks.conditions import Report, Target, goals, number, parser
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
@@ -168,10 +169,10 @@ def methods_for(loaded: Loaded, drafters: Sequence[str], lengths: Sequence[int])
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     made = parser(__doc__ or "", tokens=96)
-    made.add_argument("--prompts", type=int, default=6)
-    made.add_argument("--repeats", type=int, default=2)
+    made.add_argument("--prompts", type=positive, default=6)
+    made.add_argument("--repeats", type=positive, default=2)
     made.add_argument("--drafter", action="append", default=[], metavar="NAME=DIR")
-    made.add_argument("--k", type=int, nargs="+", default=[3], help="draft tokens a round")
+    made.add_argument("--k", type=positive, nargs="+", default=[3], help="draft tokens a round")
     return made.parse_args(arguments)
 
 
@@ -191,4 +192,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -23,10 +23,12 @@ from typing import Any
 import torch
 
 from benchmarks import gpu_passes as passes
+from benchmarks.command import Parser, start
 from benchmarks.gpu_passes import SHAPES, SMALL, Row, Scale
 from benchmarks.gpu_tables import markdown
 from benchmarks.gpu_training import RECIPES, cuda_tests, training
 from benchmarks.pieces import join, split
+from breakeven.errors import OutputExistsError, RecipeError
 from breakeven.measure.machine import machine_facts
 from breakeven.verifier.decoder import LeanVerifier
 
@@ -162,9 +164,7 @@ def stages(campaign: Campaign, options: argparse.Namespace, scale: Scale) -> Ite
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=25.0, help="the time limit (25)")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1 or cpu")
     parser.add_argument("--models", nargs="+", choices=SHAPES, default=list(SHAPES))
@@ -197,12 +197,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"at most {options.minutes:g} minutes on {options.device}; results in {options.out}")
         return
     if options.device.startswith("cuda") and not torch.cuda.is_available():
-        raise SystemExit(
+        raise RecipeError(
             f"device '{options.device}': this PyTorch sees no CUDA device; to try the command "
             "without one give --device cpu --tiny"
         )
     if (options.out / JSON_FILE).exists() and not options.force:
-        raise SystemExit(f"{options.out}: holds results; give another --out, or --force")
+        raise OutputExistsError(f"{options.out}: holds results; give another --out, or --force")
     facts = {
         "machine": machine_facts(),
         "device": options.device,
@@ -219,4 +219,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

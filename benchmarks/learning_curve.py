@@ -17,6 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import Parser, start
+from breakeven.errors import DataError
 from breakeven.train.journal import METRICS_FILE, entries
 from breakeven.train.run import TRAINING_FOLDER
 
@@ -90,7 +92,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("runs", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--json", type=Path)
@@ -105,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name, _, folder = text.rpartition("=")
         points += points_of(name or Path(folder).name, Path(folder))
     if not points:
-        raise SystemExit(f"no evaluation yet in {', '.join(options.runs)}")
+        runs = ", ".join(options.runs)
+        raise DataError(f"no evaluation yet in {runs}; give folders that `train` writes")
     Console().print(table(points))
     if options.svg:
         draw(points, options.svg)
@@ -114,4 +117,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -23,6 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import positive, start
 from benchmarks.conditions import Report, Target, goals, parser
 from benchmarks.cost_curve import weight_bytes
 from breakeven.decode.generate import generate
@@ -110,8 +111,8 @@ def table(found: dict[str, int]) -> Table:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     made = parser(__doc__ or "", tokens=16)
-    made.add_argument("--batch", type=int, default=1)
-    made.add_argument("--context", type=int, default=512, help="prompt and answer, in tokens")
+    made.add_argument("--batch", type=positive, default=1)
+    made.add_argument("--context", type=positive, default=512, help="prompt and answer, in tokens")
     made.add_argument("--task", choices=("compare", "decode", "import"), default="compare",
                       help=argparse.SUPPRESS)  # fmt: skip
     return made.parse_args(arguments)
@@ -136,4 +137,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

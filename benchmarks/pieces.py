@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from breakeven.errors import DataError, RecipeError
+
 CHUNK = 1 << 20
 DIGEST = 16
 
@@ -17,9 +19,9 @@ DIGEST = 16
 def split(file: Path, folder: Path, nbytes: int) -> list[Path]:
     """Cut ``file`` into pieces of at most ``nbytes``; their names end in order and hash."""
     if not file.is_file():
-        raise SystemExit(f"{file}: no such file to split")
+        raise DataError(f"{file}: no such file to split")
     if nbytes < 1:
-        raise SystemExit(f"pieces of {nbytes} bytes: give at least 1")
+        raise RecipeError(f"pieces of {nbytes} bytes: give at least 1")
     folder.mkdir(parents=True, exist_ok=True)
     digest, pieces = hashed([file]), list[Path]()
     with file.open("rb") as source:
@@ -34,11 +36,11 @@ def join(pieces: Sequence[Path], folder: Path) -> Path:
     """The file that :func:`split` cut, from all of its pieces in any order."""
     missing = [str(piece) for piece in pieces if not piece.is_file()]
     if missing:
-        raise SystemExit(f"{missing[0]}: no such piece")
+        raise DataError(f"{missing[0]}: no such piece")
     ordered = sorted(pieces, key=lambda piece: piece.name)
     stem, _, digest = ordered[0].name.rsplit(".", 2)
     if hashed(ordered) != digest:
-        raise SystemExit(f"{len(pieces)} pieces of {stem}: not the whole file; give every piece")
+        raise DataError(f"{len(pieces)} pieces of {stem}: not the whole file; give every piece")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / stem
     with file.open("wb") as target:

@@ -24,6 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import Parser, positive, start
 from benchmarks.texts import copy_heavy, random_tokens
 from breakeven.core import Draft
 from breakeven.data.artifact import load_artifact
@@ -145,14 +146,14 @@ def cell(row: Performance) -> str:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--threads", type=positive)
     parser.add_argument("--artifact", type=Path, default=Path("assets/smollm2-135m"))
     parser.add_argument("--drafter", action="append", metavar="NAME[=DIR]")
     parser.add_argument("--k", default="2,4,8,adaptive", metavar="K[,K...]")
-    parser.add_argument("--prompts", type=int, default=35)
-    parser.add_argument("--max-new-tokens", type=int, default=64)
+    parser.add_argument("--prompts", type=positive, default=35)
+    parser.add_argument("--max-new-tokens", type=positive, default=64)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
@@ -182,4 +183,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

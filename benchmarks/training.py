@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from benchmarks.command import Parser, positive, start
 from breakeven.data.artifact import Row, load_artifact
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.measure.machine import load_1m, machine_facts
@@ -146,14 +147,14 @@ def size(row: Row) -> int:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--artifact", type=Path, default=Path("assets/smollm2-135m"))
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--rows", type=int, default=4)
-    parser.add_argument("--max-tokens", type=int, default=320)
-    parser.add_argument("--anchors", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=positive)
+    parser.add_argument("--rows", type=positive, default=4)
+    parser.add_argument("--max-tokens", type=positive, default=320)
+    parser.add_argument("--anchors", type=positive, default=16)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--only", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
@@ -196,4 +197,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -20,6 +20,7 @@ from breakeven.decode.policy.adaptive import Adaptive
 from breakeven.drafters.base import Context, Drafter
 from breakeven.drafters.ngram import NGram
 from breakeven.drafters.registry import create
+from breakeven.errors import DataError
 from breakeven.measure.configuration import Configuration
 from breakeven.measure.description import Plan
 from breakeven.measure.trial import Method
@@ -117,7 +118,7 @@ def test_the_learning_curve_reads_what_training_wrote(tmp_path: Path) -> None:
     assert (point["run"], point["tokens"], point["acceptance_length"]) == ("mine", 900, 1.25)
     assert point["simulated"] == 1.5
     assert "<svg" in chart.read_text()
-    with pytest.raises(SystemExit, match="no evaluation yet"):
+    with pytest.raises(DataError, match="no evaluation yet"):
         module.main([str(tmp_path)])
 
 

@@ -12,6 +12,7 @@ from benchmarks.gpu_campaign import JSON_FILE, TABLE_FILE, Campaign, Stage, main
 from benchmarks.gpu_passes import Row
 from benchmarks.gpu_training import program
 from benchmarks.pieces import join, split
+from breakeven.errors import DataError, OutputExistsError
 
 FACTS = {"machine": {"cpu": "a processor"}, "tiny": True}
 
@@ -39,7 +40,7 @@ def test_all_of_it_on_tiny_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[
     page = (tmp_path / TABLE_FILE).read_text()
     assert page in capsys.readouterr().out
     assert "| whole rounds | fused | 3 | static |" in page
-    with pytest.raises(SystemExit, match="holds results"):
+    with pytest.raises(OutputExistsError, match="holds results"):
         main(words)
 
 
@@ -91,11 +92,11 @@ def test_a_file_travels_in_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[
     whole = join(pieces[::-1], tmp_path / "whole")
     assert whole.name == "model.gguf"
     assert whole.read_bytes() == file.read_bytes()
-    with pytest.raises(SystemExit, match=r"2 pieces of model\.gguf: not the whole file"):
+    with pytest.raises(DataError, match=r"2 pieces of model\.gguf: not the whole file"):
         join(pieces[1:], tmp_path / "whole")
-    with pytest.raises(SystemExit, match="no such piece"):
+    with pytest.raises(DataError, match="no such piece"):
         join([tmp_path / "nothing"], tmp_path)
-    with pytest.raises(SystemExit, match="no such file"):
+    with pytest.raises(DataError, match="no such file"):
         split(tmp_path / "nothing", tmp_path, 1)
 
 

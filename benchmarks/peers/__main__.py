@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.command import Parser, positive, start
 from benchmarks.conditions import Report, goals
 from benchmarks.peers.agreement import agreements, compare
 from benchmarks.peers.catalogue import OURS, PEERS
@@ -45,7 +46,7 @@ DEFINITIONS = {
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.peers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,12 +60,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--model", choices=BUNDLED, default="smollm2-135m")
     add("--artifact", type=Path, default=Path("assets/smollm2-135m"), help="the prompts' artifact")
     add("--drafter", action="append", default=[], metavar="NAME=DIR", help="ours, trained")
-    add("--threads", type=int, default=usable_cores())
-    add("--prompts", type=int, default=6)
-    add("--tokens", type=int, default=96, help="new tokens of each answer")
-    add("--draft-tokens", type=int, default=3, help="K of prompt lookup, in every engine")
-    add("--ngram", type=int, default=3, help="longest n-gram looked up")
-    add("--widths", type=int, nargs="*", default=[1, 4, 8, 17])
+    add("--threads", type=positive, default=usable_cores())
+    add("--prompts", type=positive, default=6)
+    add("--tokens", type=positive, default=96, help="new tokens of each answer")
+    add("--draft-tokens", type=positive, default=3, help="K of prompt lookup, in every engine")
+    add("--ngram", type=positive, default=3, help="longest n-gram looked up")
+    add("--widths", type=positive, nargs="*", default=[1, 4, 8, 17])
     add("--batch", type=int, default=16, help="prompts at once; 0: leave that out")
     add("--minutes", type=float, default=30.0, help="start no round after so long")
     add("--seed", type=int, default=0)
@@ -171,4 +172,4 @@ def conclude(
 
 
 if __name__ == "__main__":
-    main()
+    start(main)
