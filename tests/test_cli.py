@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import breakeven
-from breakeven.cli.app import VERBS, WAITING, main, run
+from breakeven.cli.app import VERBS, WAITING, load, main, run
 from breakeven.errors import DataError
 
 Captured = pytest.CaptureFixture[str]
@@ -41,6 +41,13 @@ def test_the_help_of_a_verb_teaches_with_an_example(verb: str, capsys: Captured)
     assert "Example" in shown
     assert f"breakeven {verb}" in shown.split("Example")[1]
     assert "<bool>" not in shown, "a flag takes no value"
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "calibrate"])
+def test_examples_fit_80_columns_and_can_be_copied(verb: str) -> None:
+    lines = (load(verb).help or "").splitlines()
+    examples = [line[4:] for line in lines if line.startswith("    ")]
+    assert [line for line in examples if len(line) > 77] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -57,8 +57,10 @@ def ablate(
 
     Example:
 
-        breakeven ablate recipes/smollm2-135m/ablation.yaml -a assets/smollm2-135m --dry-run
-        breakeven ablate recipes/smollm2-135m/ablation.yaml -a assets/smollm2-135m -o runs/ablation
+        breakeven ablate recipes/smollm2-135m/ablation.yaml -a assets/smollm2-135m \\
+            --dry-run
+        breakeven ablate recipes/smollm2-135m/ablation.yaml -a assets/smollm2-135m \\
+            -o runs/ablation
         breakeven ablate recipes/smollm2-135m/ablation.yaml -a assets/smollm2-135m \\
             --only gated --only paper budget.train.steps=50 -o runs/short
     """

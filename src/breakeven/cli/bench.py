@@ -97,7 +97,7 @@ def bench(
 
         breakeven bench --drafter ngram --k 2,4 --out runs/bench
         breakeven bench --drafter ngram --drafter peft-bd-gated=runs/gated --plan
-        breakeven bench --drafter ngram --drafter hybrid --drafter-option ngram.longest=5
+        breakeven bench -d ngram -d hybrid --drafter-option ngram.longest=5
         breakeven bench recipes/smollm2-135m/bench.yaml prompts.count=48
     """
     from breakeven.measure.bench import run_bench

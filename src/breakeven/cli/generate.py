@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from breakeven.verifier.load import Loaded
 
 Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What to ask; `-` reads stdin.")
+    list[str] | None, typer.Argument(metavar="PROMPT", help="What to ask; `-` reads stdin.")
 ]
 PromptFile = Annotated[
     Path | None,
@@ -49,7 +49,11 @@ PromptFile = Annotated[
 DrafterNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--drafter", "-d", metavar="NAME[=DIR]", help="Decode speculatively with this drafter."
+        "--drafter",
+        "-d",
+        metavar="NAME[=DIR]",
+        help="Decode speculatively with this drafter: `ngram`, `suffix`, `quantized`, `hybrid` or "
+        "another of docs/drafters.md; for one you trained, also its folder.",
     ),
 ]
 PolicyName = Annotated[
@@ -110,10 +114,10 @@ def generate(
     Examples:
 
         breakeven generate "Why is the sky blue?"
-        breakeven generate "Say it three times: red lorry" --drafter ngram -k 4 --show-drafts
+        breakeven generate "Say it twice: red lorry" --drafter ngram --show-drafts
         breakeven generate "Why is the sky blue?" --weights int8
-        breakeven generate --file prompts.jsonl --drafter suffix --policy adaptive --json
-        breakeven generate "Say it again." --drafter ngram --drafter-option longest=5
+        breakeven generate --file prompts.jsonl -d suffix --policy adaptive --json
+        breakeven generate "Say it again." -d ngram --drafter-option longest=5
     """
     from breakeven.decode.generate import generate as decode
     from breakeven.decode.policy.named import policy_named

@@ -42,27 +42,27 @@ RecipePath = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SECTION.FIELD=VALUE]...", help="Settings that win over the recipe."),
+    typer.Argument(metavar="SECTION.FIELD=VALUE", help="Settings that win over the recipe."),
 ]
 DraftTokens = Annotated[
     int | None,
     typer.Option(
-        "--num-speculative-tokens",
-        "-k",
         "--k",
+        "-k",
+        "--num-speculative-tokens",
         min=0,
         metavar="K",
         help="Tokens drafted in each round, at most: 4, or 16 with `--policy adaptive`; 0 is plain "
-        "decoding.",
+        "decoding. Also `--num-speculative-tokens`.",
     ),
 ]
 DrafterOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--drafter-option",
-        metavar="[DRAFTER.]OPTION=VALUE",
-        help="A setting of the drafter's own, e.g. `longest=5` of ngram; the others are in "
-        "docs/drafters.md. With several drafters: `ngram.longest=5`.",
+        metavar="OPTION=VALUE",
+        help="A setting of the drafter's own, e.g. `longest=5` of ngram; docs/drafters.md lists "
+        "them. With several drafters: `ngram.longest=5`.",
     ),
 ]
 MaxNewTokens = Annotated[

@@ -162,7 +162,8 @@ def oracle(
         breakeven oracle runs/demo/bench --more-acceptance 0.05
         breakeven oracle runs/calibration --acceptance 0.8,0.6,0.5
         breakeven oracle --acceptance 0.8,0.6,0.5 --draft-cost 1.0 --verify-cost 1.1
-        breakeven oracle --acceptance 0.8,0.75,0.8 --conditional --sequential --draft-cost 0.1
+        breakeven oracle --acceptance 0.8,0.75,0.8 --conditional --sequential \\
+            --draft-cost 0.1
     """
     from breakeven.report.prospect import by_hand, hand_lines, paper_lines
     from breakeven.report.variations import WhatIf

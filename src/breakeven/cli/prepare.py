@@ -12,6 +12,7 @@ import typer
 from breakeven.cli.options import DryRun, Force, Json, Overrides
 
 if TYPE_CHECKING:
+    from breakeven.data.contract import Contract
     from breakeven.data.recipe import PrepareRecipe
 
 
@@ -40,7 +41,8 @@ def prepare(
     Example:
 
         breakeven prepare recipes/smollm2-135m/artifact.yaml --out runs/artifact
-        breakeven prepare my-prompts.jsonl --out runs/mine split.validation=50 split.test=50
+        breakeven prepare my-prompts.jsonl --out runs/mine \\
+            split.validation=50 split.test=50
         breakeven prepare recipes/smollm2-135m/artifact.yaml --dry-run
     """
     from breakeven.data.prepare import collect, make_room, plan
@@ -69,10 +71,7 @@ def prepare(
         contract = run(settings, loaded, out, made)
         summary = {**made.summary(), "out": str(out), "tokens": contract.tokens}
         if not as_json:
-            rows, tokens = sum(contract.splits.values()), sum(contract.tokens.values())
-            print(f"wrote {rows} rows, {tokens} continuation tokens to {out}")
-            if empty := made.after["empty continuation"]:
-                print(f"dropped {empty} rows whose continuation is empty")
+            _show_written(contract, made.after["empty continuation"], out)
     if as_json:
         print(json.dumps(summary, indent=2))
 
@@ -86,6 +85,14 @@ def _settings(recipe: Path, overrides: Sequence[str]) -> PrepareRecipe:
         return load_recipe(PrepareRecipe, recipe, overrides)
     source = f"sources.jsonl.paths={json.dumps([str(recipe)])}"
     return load_recipe(PrepareRecipe, None, [source, *overrides])
+
+
+def _show_written(contract: Contract, empty: int, out: Path) -> None:
+    """What stands in the folder now."""
+    rows, tokens = sum(contract.splits.values()), sum(contract.tokens.values())
+    print(f"wrote {rows} rows, {tokens} continuation tokens to {out}")
+    if empty:
+        print(f"dropped {empty} rows whose continuation is empty")
 
 
 def _show(summary: dict[str, Any]) -> None:

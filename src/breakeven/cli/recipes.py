@@ -16,8 +16,9 @@ R = TypeVar("R", bound=Section)
 RecipeWords = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RECIPE.yaml|SECTION.FIELD=VALUE",
-        help="A recipe first, then settings that win over it. Flags win over both.",
+        metavar="RECIPE|SETTING",
+        help="A recipe (`FILE.yaml`) first, then settings (`section.field=value`) that win over "
+        "it. Flags win over both.",
     ),
 ]
 

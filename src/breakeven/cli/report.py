@@ -12,7 +12,7 @@ from breakeven.cli.options import Force, Json
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN...", help="Folders that `breakeven bench` wrote."),
+    typer.Argument(metavar="RUN", help="Folders that `breakeven bench` wrote."),
 ]
 Page = Annotated[
     Path | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from breakeven.cli.options import ArtifactPath, Device, DryRun, Force, Json, Overrides, Threads
+from breakeven.cli.options import ArtifactPath, Device, Force, Json, Overrides, Threads
 
 if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact
@@ -35,7 +35,9 @@ def train(
     overrides: Overrides = None,
     threads: Threads = None,
     device: Device = "cpu",
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be trained; do nothing.")
+    ] = False,
     rehearse: Rehearse = False,
     force: Force = False,
     as_json: Json = False,
@@ -51,11 +53,12 @@ def train(
 
     Example:
 
-        breakeven train recipes/smollm2-135m/peft_bd_gated.yaml -a assets/smollm2-135m -o runs/bd
-        breakeven train recipes/smollm2-135m/fastmtp.yaml -a assets/smollm2-135m -o runs/mtp \\
-            train.max_minutes=5 train.lr=5e-4
-        breakeven train recipes/smollm2-135m/bonus.yaml -a assets/smollm2-135m -o runs/bonus \\
-            method.adapter=runs/bd
+        breakeven train recipes/smollm2-135m/peft_bd_gated.yaml \\
+            -a assets/smollm2-135m -o runs/bd
+        breakeven train recipes/smollm2-135m/fastmtp.yaml \\
+            -a assets/smollm2-135m -o runs/mtp train.max_minutes=5 train.lr=5e-4
+        breakeven train recipes/smollm2-135m/bonus.yaml \\
+            -a assets/smollm2-135m -o runs/bonus method.adapter=runs/bd
         breakeven bench --drafter peft-bd-gated=runs/bd --drafter fastmtp=runs/mtp
     """
     from breakeven.data.artifact import load_artifact

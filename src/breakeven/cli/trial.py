@@ -24,17 +24,19 @@ Drafters = Annotated[
         "--drafter",
         "-d",
         metavar="NAME[=DIR]",
-        help="A drafter, and for a trained one its folder. Give as many as you like.",
+        help="A drafter (`ngram`, `suffix`, `quantized`, `hybrid` and others, docs/drafters.md), "
+        "and for one you trained its folder. Give as many as you like.",
     ),
 ]
 Lengths = Annotated[
     str,
     typer.Option(
-        "--num-speculative-tokens",
-        "-k",
         "--k",
+        "-k",
+        "--num-speculative-tokens",
         metavar="K[,K...]",
-        help="Draft lengths, or `adaptive` or `confidence`; each drafter is measured with each.",
+        help="Draft lengths, or `adaptive` or `confidence`; each drafter is measured with each. "
+        "Also `--num-speculative-tokens`.",
     ),
 ]
 Prompts = Annotated[

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Results = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN...", help="Folders that `breakeven bench` wrote, or their requests.jsonl."
+        metavar="RUN", help="Folders that `breakeven bench` wrote, or their requests.jsonl."
     ),
 ]
 
