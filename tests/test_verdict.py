@@ -127,7 +127,7 @@ def test_one_prompt_decides_nothing() -> None:
     found = verdict(row("mtp-k2", 1.5, NAN, NAN, prompts=1, spread=NAN))
     assert found.verdict is Answer.UNDECIDED
     assert found.sentence.endswith("but 1 prompt gives no interval.")
-    assert f"mtp-k2: measure on {FEW_PROMPTS} or more" in found.reasons
+    assert f"mtp-k2: measure on {FEW_PROMPTS} or more prompts" in found.reasons
 
 
 def test_every_message_asks_for_the_same_number_of_prompts() -> None:
@@ -136,7 +136,7 @@ def test_every_message_asks_for_the_same_number_of_prompts() -> None:
     assert few.endswith(more(3))
     wild = verdict(row("mtp-k2", 1.5, 0.5, 4.0, prompts=20))
     assert "which are too few to be sure of anything" in wild.sentence
-    assert "mtp-k2: measure on 40 or more" in wild.reasons, "not fewer than there were"
+    assert "mtp-k2: measure on 40 or more prompts" in wild.reasons, "not fewer than there were"
 
 
 def test_the_verdict_is_one_sentence() -> None:

@@ -56,4 +56,4 @@ def show_result(result: BenchResult, as_json: bool) -> None:
         f"Files: {result.out}; draw them with: breakeven report {result.out}",
     ]
     for line in lines:
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

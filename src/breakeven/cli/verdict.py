@@ -61,7 +61,7 @@ def show(found: Judgement) -> None:
     from breakeven.measure.table import performance_lines
 
     console = Console()
-    console.print(found.verdict.sentence, highlight=False, markup=False)
+    console.print(found.verdict.sentence, highlight=False, markup=False, soft_wrap=True)
     console.print(performance_lines(found.performance, found.outputs))
     for reason in found.verdict.reasons:
-        console.print(f"  · {reason}", highlight=False, markup=False)
+        console.print(f"  · {reason}", highlight=False, markup=False, soft_wrap=True)

@@ -80,15 +80,22 @@ class Configuration:
     @property
     def _settings(self) -> list[str]:
         """The options as ``name=value``, fit for a folder's name."""
-        return [
-            f"{name}={value if isinstance(value, str) else json.dumps(value)}".replace("/", "-")
-            for name, value in sorted(self.options.items())
-        ]
+        return [f"{name}={_spelt(value)}" for name, value in sorted(self.options.items())]
 
     @property
     def folder(self) -> str | None:
         """Where the weights come from, for result files."""
         return str(self.path) if self.path else None
+
+
+def _spelt(value: Any) -> str:
+    """An option's value as it may stand in a folder's name.
+
+    >>> _spelt([3, 17]), _spelt("runs/a"), _spelt(True)
+    ('[3,17]', 'runs-a', 'true')
+    """
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return text.replace("/", "-")
 
 
 def parse_drafter(text: str) -> tuple[str, Path | None]:

@@ -132,7 +132,7 @@ def sentence(found: Answer, best: Performance, audit: Audited | None, scene: Sce
 def remedy(row: Performance, compared: int = 1) -> str:
     """How many prompts would decide an undecided ratio among ``compared``."""
     if math.isnan(row.ratio_low) or row.ratio_high > WILD * row.ratio_low:
-        return more(row.prompts)
+        return f"{more(row.prompts)} prompts"
     needed = prompts_to_decide(row.spread, row.ratio, compared)
     if needed > MANY_PROMPTS:
         return f"so small a difference would not be settled by {MANY_PROMPTS} prompts"
