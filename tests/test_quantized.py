@@ -180,5 +180,5 @@ def test_fastmtp_is_rounded_unless_it_is_to_be_exact(tmp_path: Path) -> None:
     for drafter in (exact, rounded):
         answers = generate(verifier, requests, drafter=drafter, k=3)
         assert {a.id: tuple(a.tokens) for a in answers} == {r.id: r.continuation_ids for r in rows}
-    with pytest.raises(DrafterError, match="weights 'int4'"):
+    with pytest.raises(DrafterError, match="weights = int4: give 'int8' or 'exact'"):
         create("fastmtp", loaded, tmp_path, weights="int4")
