@@ -124,6 +124,11 @@ def test_rounds_are_those_that_a_layout_is_priced_by(groups: int) -> None:
             left = 2 if entry.accepted < groups else 0
 
 
+def test_no_more_groups_than_outcomes_are_kept_room_for() -> None:
+    drafter = Fused(trained(tiny_verifier(), 1).adapter, BlockPlan(3), groups=10**6, masks=2)
+    assert (drafter.scratch_rows, drafter.layout["groups"]) == (6, 3)
+
+
 def test_no_masks_are_plain_decoding() -> None:
     verifier = tiny_verifier()
     [row] = own_rows(verifier, 1)
@@ -152,14 +157,14 @@ def profiled(verifier: LeanVerifier, folder: Path, rates: list[float]) -> Path:
 
 @pytest.mark.parametrize(
     ("rate", "slope", "groups", "masks"),
-    [(0.8, 0.0, 4, 3), (0.8, 1.0, None, 0), (0.2, 0.05, 1, 1), (0.8, 0.09, 2, 1)],
+    [(0.8, 0.0, 4, 3), (0.8, 1.0, 1, 0), (0.2, 0.05, 1, 1), (0.8, 0.09, 2, 1)],
 )
 def test_the_layout_follows_from_the_curve_and_the_profile(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     rate: float,
     slope: float,
-    groups: int | None,
+    groups: int,
     masks: int,
 ) -> None:
     verifier = tiny_verifier()
@@ -173,7 +178,7 @@ def test_the_layout_follows_from_the_curve_and_the_profile(
     monkeypatch.setattr("breakeven.drafters.fused.quick_curve", curve)
     drafter = Fused.load(folder, verifier)
     assert (drafter.groups, drafter.shape.masks) == (groups, masks)
-    assert drafter.scratch_rows == masks * (groups or 1)
+    assert drafter.scratch_rows == masks * groups
     assert asked == [16]
     forced = Fused.load(folder, verifier, groups=3, masks=2)
     assert (forced.groups, forced.longest, forced.scratch_rows) == (3, 2, 6)

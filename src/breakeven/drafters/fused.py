@@ -72,9 +72,10 @@ class Fused(Drafter):
         masks = plan.masks if masks is None else masks
         self.adapter, self.plan, self.verifier = adapter, plan, verifier
         self.bonus = bonus
-        self.groups, self.shape = groups, BlockShape(masks, causal=plan.causal)
+        self.shape = BlockShape(masks, causal=plan.causal)
         self._most = self.longest = masks if drafts is None else min(masks, drafts)
-        self.scratch_rows = (groups or self._most + 1) * masks
+        self.groups = min(groups or self._most + 1, self._most + 1)  # as many as there are outcomes
+        self.scratch_rows = self.groups * masks
         self._ids = torch.zeros(0, masks, dtype=torch.long)  # [B, masks], where ids are made
         self._counts: list[int] = []  # how many of a slot's are drafts: all or none
         self._groups = 0  # in the pass of this round
@@ -84,8 +85,7 @@ class Fused(Drafter):
         """``groups``, ``masks`` and ``drafts`` as they are; where there are no masks, only that."""
         if not self.shape.masks:
             return {"masks": 0}
-        groups = self.groups or self._most + 1
-        return {"groups": groups, "masks": self.shape.masks, "drafts": self._most}
+        return {"groups": self.groups, "masks": self.shape.masks, "drafts": self._most}
 
     def reserve(self, batch: int, capacity: int) -> None:
         """Nothing is drafted yet for any request."""
@@ -114,7 +114,7 @@ class Fused(Drafter):
         """One group of masks for each outcome of the chain ``rows``, as far as groups go."""
         if not self.shape.masks:
             return Boarding(rows)
-        self._groups = min(rows.width, self.groups or self._most + 1)
+        self._groups = min(rows.width, self.groups)
         layout = with_groups(rows, self.shape, self._groups)
         last = context.verifier.shape.max_positions - 1
         layout = replace(layout, positions=layout.positions.clamp(max=last))
