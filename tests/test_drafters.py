@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from pathlib import Path
 
@@ -101,12 +102,28 @@ def test_every_option_of_a_drafter_is_in_the_docs(name: str) -> None:
         ("layer-skip", {"skip": 3}, "skip = 3: give a list of whole numbers"),
         ("peft-bd-fused", {"groups": 2.5}, "groups = 2.5: give a whole number or 'auto'"),
         ("suffix", {"factor": True}, "factor = True: give a number"),
+        ("suffix", {"factor": [1]}, "give a number"),
         ("quantized", {"bits": 4}, "'quantized' has no option 'bits'; it takes none"),
     ],
 )
 def test_an_option_of_another_type(name: str, options: dict[str, object], says: str) -> None:
     with pytest.raises(DrafterError, match=re.escape(says)):
         check(name, None, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ngram", {"shortest": 3, "longest": 2}),
+        ("suffix", {"factor": math.inf}),
+        ("suffix", {"factor": math.nan}),
+        ("suffix", {"least": math.nan}),
+        ("suffix", {"shared_states": 0}),
+    ],
+)
+def test_an_option_out_of_range(name: str, options: dict[str, float]) -> None:
+    with pytest.raises(DrafterError, match=f"^{name}: .* give "):
+        create(name, loaded(), **options)
 
 
 def test_layers_of_ones_own_choice(tmp_path: Path) -> None:

@@ -239,3 +239,6 @@ def test_options_of_the_drafter(model: Path, capsys: Captured) -> None:
     assert long["drafted"] < short["drafted"]  # matches of one or two tokens count no more
     assert generate(model, QUESTION, *words, "shortest=9") == 2
     assert "give 1 <= shortest <= longest" in capsys.readouterr().err
+    assert generate(model, QUESTION, "--drafter-option", "shortest=1") == 2
+    assert "--drafter-option without a drafter" in capsys.readouterr().err
+    assert generate(model, QUESTION, "-d", "ngrm", "-k", "0") == 2, "told though nothing is drafted"

@@ -126,12 +126,12 @@ def generate(
 
     kind = None if dtype is None else dtype_named(dtype)
     texts = asked_for(prompt or [], file, stop or [])
-    drafting = chosen([] if k == 0 else drafter or [], drafter_option or [], calibration)
+    drafting = chosen(drafter or [], drafter_option or [], calibration)
     loaded = load_verifier(
         model, threads=threads, device=device, dtype=kind, weights=weights, mode=mode
     )
     asked = list(requests(loaded, texts, max_new_tokens, tuple(stop or ()), raw))
-    helper, prices = drafting(loaded)
+    helper, prices = drafting(loaded, k != 0)
     lengths = policy_named(policy, k or None, prices)
     memory = None if cache_mb is None or isinf(cache_mb * 1e6) else int(cache_mb * 1e6)
     show_cache(loaded, asked, batch, helper, lengths.longest, memory)
@@ -211,16 +211,19 @@ def typed(texts: list[str]) -> Iterator[Prompt]:
 
 def chosen(
     texts: list[str], options: list[str], calibration: Path | None
-) -> Callable[[Loaded], tuple[Drafter | None, Calibration | None]]:
+) -> Callable[[Loaded, bool], tuple[Drafter | None, Calibration | None]]:
     """The drafter named ``NAME`` or ``NAME=DIR``, if any, and the prices, once there is a model.
 
-    What can be wrong without one is told now.
+    What can be wrong without one is told now. The second argument of the result: whether anything
+    is to be drafted.
     """
     from breakeven.cost.calibration import Calibration
     from breakeven.drafters.registry import check, create
     from breakeven.measure.calibration.prices import prices_for
     from breakeven.measure.configuration import shared_options
 
+    if options and not texts:
+        raise DataError("--drafter-option without a drafter; give one: --drafter NAME")
     if len(texts) > 1:
         raise DataError(
             f"--drafter is given {len(texts)} times: give one; breakeven bench compares several"
@@ -232,8 +235,8 @@ def chosen(
     own = shared_options(options, [name])[name] if texts else {}
     if texts:
         check(name, path, own)
-    return lambda loaded: (
-        create(name, loaded, path, **own) if texts else None,
+    return lambda loaded, drafts: (
+        create(name, loaded, path, **own) if texts and drafts else None,
         prices_for(loaded, calibration) if calibration is not None else None,
     )
 

@@ -20,6 +20,9 @@ from breakeven.drafters.automaton import Match, SuffixAutomaton
 from breakeven.drafters.base import Context, LookupDrafter
 from breakeven.errors import DrafterError
 
+LONGEST_DRAFT = 1000
+"""A draft is at most so many times as long as its match, whatever ``factor`` is asked for."""
+
 
 @dataclass(slots=True)
 class _Place:
@@ -40,10 +43,11 @@ class Suffix(LookupDrafter):
         self, factor: float = 2.0, least: float = 0.1, shared_states: int = 200_000
     ) -> None:
         """``shared_states`` bounds what is remembered of earlier answers (about 0.3 kB each)."""
-        if factor <= 0 or not 0 <= least <= 1 or shared_states < 1:
+        if not 0 < factor <= LONGEST_DRAFT or not 0 <= least <= 1 or shared_states < 1:
             raise DrafterError(
                 f"suffix: factor {factor}, least {least}, shared_states {shared_states}: give a "
-                "factor above 0, least from 0 to 1, and 1 shared state or more"
+                f"factor above 0, at most {LONGEST_DRAFT}, least from 0 to 1, and 1 shared state or "
+                "more"
             )
         self._factor, self._least, self._limit = factor, least, shared_states
         self._shared = SuffixAutomaton()
