@@ -46,8 +46,8 @@ class Suffix(LookupDrafter):
         if not 0 < factor <= LONGEST_DRAFT or not 0 <= least <= 1 or shared_states < 1:
             raise DrafterError(
                 f"suffix: factor {factor}, least {least}, shared_states {shared_states}: give a "
-                f"factor above 0, at most {LONGEST_DRAFT}, least from 0 to 1, and 1 shared state or "
-                "more"
+                f"factor above 0, at most {LONGEST_DRAFT}, least from 0 to 1, and 1 "
+                "shared state at least"
             )
         self._factor, self._least, self._limit = factor, least, shared_states
         self._shared = SuffixAutomaton()
