@@ -297,6 +297,7 @@ def test_acceptance_from_a_profile(tmp_path: Path) -> None:
     profile["measurement_conditions"]["verify_width"] = 4
     file.write_text(json.dumps(profile))
     assert read_acceptance(str(file)).rates == (1.0, 0.5, 0.25)
+    assert read_acceptance(str(tmp_path)) == read_acceptance(str(file)), "its folder will do"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_help_of_a_verb_teaches_with_an_example(verb: str, capsys: Captured)
     assert "<bool>" not in shown, "a flag takes no value"
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "calibrate"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_examples_fit_80_columns_and_can_be_copied(verb: str) -> None:
     lines = (load(verb).help or "").splitlines()
     examples = [line[4:] for line in lines if line.startswith("    ")]

@@ -55,7 +55,7 @@ Synthetic = Annotated[
         "--acceptance",
         metavar="R1,R2,...|FILE",
         help="Decode for real with this acceptance: conditional rates by position (the last goes "
-        "on), or a `speculation_profile.json`.",
+        "on), or a measured `speculation_profile.json` or its folder.",
     ),
 ]
 Numbers = Annotated[str, typer.Option(metavar="N[,N...]")]
@@ -112,7 +112,7 @@ def calibrate(
 
         breakeven calibrate
         breakeven calibrate my/model --acceptance 0.8,0.6,0.5 --minutes 10
-        breakeven calibrate --acceptance runs/bench/profiles/ngram-k4/speculation_profile.json
+        breakeven calibrate --acceptance runs/bench/profiles/ngram-k4
     """
     from breakeven.cost.calibration import FILE
     from breakeven.measure.calibration.acceptance import read_acceptance

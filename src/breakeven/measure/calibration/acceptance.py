@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from breakeven.cost.breakeven import survival_of
-from breakeven.cost.profile import checked_rates, read_rates
+from breakeven.cost.profile import PROFILE_FILE, checked_rates, read_rates
 from breakeven.errors import RecipeError
 
 
@@ -34,13 +34,16 @@ class Acceptance:
 
 
 def read_acceptance(text: str) -> Acceptance:
-    """``0.8,0.6,0.5`` (conditional rates) or the path of a ``speculation_profile.json``.
+    """``0.8,0.6,0.5`` (conditional rates), or a ``speculation_profile.json`` or its folder.
 
     >>> read_acceptance("0.8,0.6").rates
     (0.8, 0.6)
     """
-    if text.endswith(".json"):
-        return Acceptance(read_rates(Path(text)), str(Path(text)))
+    path = Path(text)
+    if path.is_dir():
+        path /= PROFILE_FILE
+    if path.suffix == ".json":
+        return Acceptance(read_rates(path), str(path))
     try:
         rates = tuple(float(word) for word in text.split(","))
     except ValueError:
