@@ -17,7 +17,7 @@ from typing import Any
 
 from breakeven.cost.breakeven import expected_committed
 from breakeven.cost.calibration import Calibration
-from breakeven.cost.truncation import expected_rounds
+from breakeven.cost.truncation import expected_price
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import untrained
 from breakeven.drafters.scripted import Dressed, Script, Synthetic
@@ -50,7 +50,7 @@ class Tried:
 
     ``seconds`` are those of all its answers, each of ``tokens`` tokens behind ``prompt`` tokens,
     and ``plain_seconds`` those of plain decoding beside them. ``committed`` is the mean over the
-    rounds that drafted all K tokens.
+    rounds that drafted all K tokens. ``rides``: each verify pass makes the drafts of the next.
     """
 
     drafter: str | None
@@ -61,6 +61,7 @@ class Tried:
     committed: float
     seconds: float
     plain_seconds: float
+    rides: bool = False
 
     @property
     def config(self) -> str:
@@ -117,6 +118,7 @@ def answers_beside(
     About so many ``seconds`` in all.
     """
     size = max(1, plan.base - tokens // 2)
+    tokens = min(tokens, verifier.shape.max_positions - size)
     order = random.Random(plan.seed + 1)
     asked = Asked("random", tuple(order.choices(range(verifier.shape.vocab_size), k=size)))
     plainly = Decoding(verifier, frozenset(), tokens).run(Method(), asked)[0]
@@ -169,6 +171,7 @@ def tried(done: SideBySide) -> list[Tried]:
                 committed=1 + sum(whole) / len(whole),
                 seconds=sum(a.seconds for a in own),
                 plain_seconds=plain_s,
+                rides=method.drafter.aboard == "rows",
             )
         )
     return found
@@ -188,7 +191,9 @@ def _compared(calibration: Calibration, acceptance: Acceptance, own: Tried) -> C
         k=own.k,
         committed=expected_committed(survival),
         measured_committed=own.committed,
-        predicted=predict(calibration, own.drafter, own.k, survival, own.tokens - 1, own.prompt),
+        predicted=predict(
+            calibration, own.drafter, own.k, survival, own.tokens - 1, own.prompt, rides=own.rides
+        ),
         measured=own.plain_seconds / own.seconds,
     )
 
@@ -200,16 +205,31 @@ def predict(
     survival: Sequence[float],
     tokens: int,
     prompt: int = 0,
+    *,
+    rides: bool = False,
 ) -> float:
     """Speed relative to plain decoding for ``tokens`` tokens after the first.
 
-    ``drafter`` None drafts for nothing. The last round is cut at the limit, which the expected
-    number of rounds counts; a drafter that reads the ``prompt`` (tokens) itself pays for that once.
+    ``drafter`` None drafts for nothing. The last rounds are cut at the limit and draft no more than
+    it leaves; a drafter that reads the ``prompt`` (tokens) itself pays for that once. Where drafts
+    ride in the verify pass before, the first round has none and brings one token.
     """
-    step, start = calibration.step(), 0.0
+    outside = calibration.outside(drafter, k)
+    bare = calibration.seconds(k + 1 if rides else 1) + outside  # nothing is drafted
+    whole = _round_seconds(calibration, drafter, k)
+
+    def seconds(drafts: int) -> float:
+        """Of a round that verifies so many drafts."""
+        if rides:  # every row of the chain has its group of masks
+            return bare + (whole - bare) * drafts / k
+        return _round_seconds(calibration, drafter, drafts) if drafts else bare
+
+    spent = calibration.start(drafter, k, prompt) if drafter else 0.0
+    spent += bare * rides + expected_price(survival, tokens - rides, seconds)
+    return tokens * calibration.step() / spent
+
+
+def _round_seconds(calibration: Calibration, drafter: str | None, k: int) -> float:
     if drafter is None:
-        price = (calibration.seconds(k + 1) + calibration.outside(None, k)) / step
-    else:
-        price = calibration.round_cost(drafter, k).break_even
-        start = calibration.start(drafter, k, prompt) / step
-    return tokens / (start + expected_rounds(survival, tokens) * price)
+        return calibration.seconds(k + 1) + calibration.outside(None, k)
+    return calibration.round_cost(drafter, k).break_even * calibration.step()

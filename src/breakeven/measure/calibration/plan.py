@@ -65,7 +65,7 @@ class CalibrationPlan:
 
     def within(self, shape: ModelShape) -> CalibrationPlan:
         """The same with contexts that leave the model's positions room for the widest pass."""
-        room = shape.max_positions - max(*self.widths, 2 * max(self.lengths) + 2)
+        room = shape.max_positions - max(*self.widths, 2 * max(self.lengths) + 3)
         if room < 2:
             raise RecipeError(
                 f"widths up to {max(self.widths)}: the model has {shape.max_positions} positions"

@@ -17,7 +17,6 @@ from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import untrained
 from breakeven.drafters.scripted import Dressed, RandomDrafter, Script, Synthetic
 from breakeven.measure.calibration.acceptance import Acceptance
-from breakeven.measure.calibration.passes import MOST
 from breakeven.measure.calibration.plan import CalibrationPlan
 from breakeven.measure.configuration import PLAIN
 from breakeven.progress import meter
@@ -25,10 +24,11 @@ from breakeven.verifier.interface import Verifier
 
 NOTHING = "nothing"
 """The drafter whose drafts cost nothing: its rounds show the decoder's own share."""
-RATE = 0.6
-"""Acceptance of each draft, given those before: the tokens of a round are a drafter's work, too."""
+USUAL = Acceptance((0.6,))
+"""Unless another is asked for: the tokens that a round commits are a drafter's work, too."""
 LEAD, SCRIPTED = 24, 96
-"""Tokens before the base context where rounds begin, and tokens for which the truth is known."""
+"""Tokens before the base context where rounds begin; tokens of an answer, the truth of which is
+known (more where drafts are long)."""
 
 
 @dataclass(slots=True)
@@ -44,6 +44,8 @@ class Walker:
     batch: int
     running: Batch
     ledger: Ledger
+    requests: tuple[Request, ...]
+    drafter: Drafter | None = None
     free: int = 0
     start: float = 0.0
     aboard: bool = False
@@ -51,23 +53,51 @@ class Walker:
     verify: float = 0.0
     outside: float = 0.0
     rows: int = 0
+    left: int = 0
 
     @property
     def key(self) -> tuple[str, int, int]:
         """Which way it is: drafter, K, batch."""
         return self.name, self.k, self.batch
 
-    def step(self) -> None:
-        """One round; its three parts are in the fields, seconds, and the verify pass's width."""
+    def begin(self) -> None:
+        """Prefill; the ledger then holds its passes alone."""
         self.ledger.passes.clear()
-        self.ledger.wall_s = 0.0
-        with self.ledger.open():
-            self.running.step()
+        self.running.admit(deque(self.requests))
+        self.left = self.requests[0].max_new_tokens - 1
+
+    def step(self) -> None:
+        """One round; its three parts are in the fields, seconds, and the verify pass's width.
+
+        Where an answer has no room for a whole one, all are ended and begun again first.
+        """
+        if self.left <= self.k:
+            self._renew()
+        self._round()
         verifying = [p for p in self.ledger.passes if p.phase in (Phase.VERIFY, Phase.PLAIN)]
         self.draft = self.ledger.seconds(Phase.DRAFT)
         self.verify = sum(p.seconds for p in verifying)
         self.outside = self.ledger.other_s
         self.rows = max(p.rows for p in verifying)
+
+    def _round(self) -> None:
+        self.ledger.passes.clear()
+        self.ledger.rounds.clear()
+        self.ledger.wall_s = 0.0
+        with self.ledger.open():
+            self.running.step()
+        self.left -= max((r.committed for r in self.ledger.rounds), default=1)
+
+    def _renew(self) -> None:
+        """Also a first round, which may find nothing drafted."""
+        self.running.retire()
+        while self.running.size:
+            self.running.step()
+            self.running.retire()
+        if self.drafter is not None:
+            self.drafter.forget()
+        self.begin()
+        self._round()
 
 
 def walkers_of(verifier: Verifier, plan: CalibrationPlan) -> tuple[list[Walker], tuple[str, ...]]:
@@ -104,12 +134,17 @@ def _prompts(verifier: Verifier, plan: CalibrationPlan, count: int) -> list[tupl
 
 
 def _script(verifier: Verifier, plan: CalibrationPlan) -> Script:
-    """What plain decoding answers to the prompts, as far as rounds will get."""
+    """What plain decoding answers to the prompts."""
     prompts = _prompts(verifier, plan, max(plan.batches))
-    room = verifier.shape.max_positions - len(prompts[0])
-    asked = [Request(str(i), p, min(SCRIPTED, room)) for i, p in enumerate(prompts)]
+    tokens = _answer_tokens(verifier, prompts[0], max(plan.lengths))
+    asked = [Request(str(i), p, tokens) for i, p in enumerate(prompts)]
     answers = generate(verifier, asked, batch=len(asked))
     return {prompts[int(answer.id)]: answer.tokens for answer in answers}
+
+
+def _answer_tokens(verifier: Verifier, prompt: tuple[int, ...], k: int) -> int:
+    """Room for the first token and two whole rounds, at the least."""
+    return min(max(SCRIPTED, 1 + 2 * (k + 1)), verifier.shape.max_positions - len(prompt))
 
 
 def _walker(
@@ -121,23 +156,24 @@ def _walker(
     k: int,
     batch: int,
 ) -> Walker:
-    """A batch of random prompts that ends only after the last round has been timed.
+    """A batch of random prompts, prefilled.
 
     The drafter works, and a script says which of its drafts are right: what it has to do with the
     tokens of a round is then the usual amount.
     """
     prompts = _prompts(verifier, plan, batch)
-    longest = min((MOST + 1) * (k + 1), verifier.shape.max_positions - len(prompts[0]))
-    requests = deque(Request(f"{name}-{i}", p, longest) for i, p in enumerate(prompts))
+    longest = _answer_tokens(verifier, prompts[0], k)
+    requests = tuple(Request(f"{name}-{i}", p, longest) for i, p in enumerate(prompts))
     free, aboard = (drafter.free, drafter.aboard != "nothing") if drafter else (0, False)
     if drafter is not None:
-        rates = Acceptance((RATE,)).conditional(k, free)
+        rates = (plan.acceptance or USUAL).conditional(k, free)
         drafter = Dressed(drafter, Synthetic(script, verifier.shape.vocab_size, rates, plan.seed))
     ledger = Ledger()
     running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
-    running.admit(requests)
-    own = after_prefill(ledger, batch) * plan.base / len(prompts[0])
-    return Walker(name, k, batch, running, ledger, free, own, aboard)
+    made = Walker(name, k, batch, running, ledger, requests, drafter, free, aboard=aboard)
+    made.begin()
+    made.start = after_prefill(ledger, batch) * plan.base / len(prompts[0])
+    return made
 
 
 def after_prefill(ledger: Ledger, batch: int) -> float:
