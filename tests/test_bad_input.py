@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from breakeven.cli.app import explain, main, run
@@ -247,6 +248,36 @@ def test_an_ascii_terminal_shows_question_marks_and_no_traceback(
 def test_a_disk_that_fills_up_while_weights_are_written_is_one_line() -> None:
     error = SafetensorError("Error while serializing: No space left on device (os error 28)")
     assert str(explain(error)).startswith("error: the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (
+            RuntimeError(
+                "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate "
+                "memory: you tried to allocate 4608000000000 bytes. Error code 12"
+            ),
+            ", another 4608000000000 bytes were wanted",
+        ),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"),
+            ", another 20.00 GiB were wanted",
+        ),
+        (MemoryError(), ""),
+    ],
+)
+def test_memory_that_runs_out_is_one_line(error: Exception, wanted: str) -> None:
+    assert str(explain(error)).startswith(f"error: not enough memory{wanted}; ask for less")
+
+
+def test_that_is_how_pytorch_says_it() -> None:
+    with pytest.raises(RuntimeError) as found:
+        torch.empty(10**15)
+    assert str(explain(found.value)).startswith(
+        "error: not enough memory, another 4000000000000000"
+    )
+    assert explain(RuntimeError("a fault of ours")) is None
 
 
 @pytest.mark.parametrize("kind", [FileExistsError, NotADirectoryError])

@@ -102,8 +102,7 @@ def fused(
     bonus: bool = False,
 ) -> Fused:
     block, module = gated(verifier), head(verifier) if bonus else None
-    layout = {"groups": groups, "masks": masks, "drafts": drafts}
-    return Fused(block.adapter, block.plan, **layout, bonus=module)
+    return Fused(block.adapter, block.plan, groups=groups, masks=masks, drafts=drafts, bonus=module)
 
 
 def corrected(verifier: LeanVerifier) -> CorrectedPeftBD:

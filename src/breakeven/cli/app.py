@@ -12,6 +12,7 @@ import importlib
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,6 +84,10 @@ def plain_flags(params: list[Any]) -> list[Any]:
         if getattr(param, "is_flag", False):
             param.metavar = ""
     return params
+
+
+SHORTAGES = ("out of memory", "can't allocate memory", "not enough memory")
+WANTED = re.compile(r"tried to allocate ([\d.]+) (\w+)", re.IGNORECASE)
 
 
 class PlainCommand(TyperCommand):
@@ -203,6 +208,10 @@ def explain(error: Exception, verb: str = "") -> str | None:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f" ({error.filename})" if error.filename else ""
             return f"error: the disk is full{where}; free some space and {again(verb)}"
+        case MemoryError() | RuntimeError() if is_shortage(error):
+            wanted = WANTED.search(str(error))
+            more = f", another {wanted[1]} {wanted[2]} were wanted" if wanted else ""
+            return f"error: not enough memory{more}; ask for less at once (batch, tokens, rank, K)"
         case Exception() if f"(os error {errno.ENOSPC})" in str(error):  # safetensors
             return f"error: the disk is full; free some space and {again(verb)}"
         case FileExistsError() | NotADirectoryError() if error.filename:
@@ -212,6 +221,16 @@ def explain(error: Exception, verb: str = "") -> str | None:
         case OSError(errno=int(), strerror=str(reason), filename=str(path)):
             return f"error: {path}: {reason.lower()}"
     return None
+
+
+def is_shortage(error: Exception) -> bool:
+    """Whether memory has run out, of the machine or of the GPU, as PyTorch says it.
+
+    >>> is_shortage(RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB."))
+    True
+    """
+    text = str(error)
+    return isinstance(error, MemoryError) or any(words in text for words in SHORTAGES)
 
 
 def again(verb: str) -> str:
