@@ -28,7 +28,7 @@ from breakeven.drafters.scripted import (
     Synthetic,
 )
 from breakeven.drafters.suffix import Suffix
-from breakeven.errors import DataError
+from breakeven.errors import DataError, DrafterError
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.rows import chain
 from tiny import FAMILIES, tiny_verifier
@@ -264,6 +264,19 @@ def test_t15_the_context_limit_shortens_the_last_block(drafter: str | None) -> N
     assert done.tokens == expected
     assert done.finish is Finish.CONTEXT
     assert all(r.drafted <= 2 for r in done.rounds)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_drafter_drafts_for_one_call_at_a_time(
+    verifier: Verifier, asked: list[Request], answers: dict[str, list[int]], batch: int
+) -> None:
+    """The later call has it; the earlier one ends in a line and not in another's rows."""
+    drafter = NGram()
+    first, second = (generate(verifier, asked, drafter=drafter, batch=batch) for _ in range(2))
+    done = [next(first), next(second)]
+    with pytest.raises(DrafterError, match=r"'ngram' drafts for requests that came later; finish"):
+        list(first)
+    assert all(c.tokens == answers[c.id] for c in [*done, *second])
 
 
 def test_scratch_rows_never_change_the_cache(verifier: Verifier) -> None:

@@ -24,6 +24,7 @@ from breakeven.decode.resident import resident_round
 from breakeven.decode.round import padded_chain, speculative_round
 from breakeven.decode.stopping import Stopper
 from breakeven.drafters.base import Context, Drafter
+from breakeven.errors import DrafterError
 from breakeven.verifier.interface import Verifier
 
 
@@ -62,7 +63,10 @@ class Batch:
         ledger: Ledger,
         cache_bytes: int | None = None,
     ) -> None:
-        """``cache_bytes`` bounds the cache, and with it how many requests run at once."""
+        """``cache_bytes`` bounds the cache, and with it how many requests run at once.
+
+        The drafter is this batch's from now on: a :class:`DrafterError` ends one that had it.
+        """
         self._verifier, self._drafter, self._policy = verifier, drafter, policy
         plan = plan_cache(
             verifier, requests, batch=size, drafter=drafter, k=policy.longest, limit=cache_bytes
@@ -71,7 +75,9 @@ class Batch:
         self._cache = verifier.new_cache(plan.slots, plan.rows)
         self._context = Context(verifier, [], self._cache.window(0, 0), ledger)
         self._slots: list[Slot] = []
+        self._turn = object()
         if drafter is not None:
+            drafter.turn = self._turn
             drafter.reserve(plan.slots, plan.rows)
 
     @property
@@ -81,6 +87,7 @@ class Batch:
 
     def admit(self, waiting: deque[Request]) -> None:
         """Prefill as many waiting requests as there are free slots."""
+        self._check_turn()
         start = self.size
         entering = [waiting.popleft() for _ in range(min(self._limit - start, len(waiting)))]
         if not entering:
@@ -112,6 +119,7 @@ class Batch:
 
     def step(self) -> None:
         """One round, or one plain step, of every running request."""
+        self._check_turn()
         if self._drafter is None:
             self._plain_step()
             return
@@ -132,6 +140,13 @@ class Batch:
             )
         ]
         self._policy.observe(self._context.ledger.passes[bought:], rounds)
+
+    def _check_turn(self) -> None:
+        if self._drafter is not None and self._drafter.turn is not self._turn:
+            raise DrafterError(
+                f"'{self._drafter.name}' drafts for requests that came later; finish one "
+                "generate() before the next, or give each a drafter of its own"
+            )
 
     def _plain_step(self) -> None:
         context = self._context

@@ -35,7 +35,8 @@ def generate(
     ``policy`` lets it, by default always ``k``. A policy that learns should be given to call after
     call. ``ledger`` collects passes, rounds and wall time; ``tokenizer`` is needed for texts
     and stop strings. ``cache_bytes`` bounds the memory for keys and values (see
-    :mod:`breakeven.decode.budget`). Raises :class:`DataError` for a request that cannot be run.
+    :mod:`breakeven.decode.budget`). Raises :class:`DataError` for a request that cannot be run, and
+    :class:`DrafterError` where the drafter was given to another call before this one ended.
     """
     waiting = deque(requests)
     for request in waiting:

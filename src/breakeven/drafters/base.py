@@ -130,6 +130,8 @@ class Drafter(ABC):
     or the states of its draft passes, which go with the tokens that it drafted alone."""
     scratch_rows: int = 0
     """Rows beyond K that a draft pass writes behind the verifier's cache."""
+    turn: object = None
+    """Whose requests it drafts for now; what it keeps of them is of no use to others."""
 
     @property
     def layout(self) -> Mapping[str, int]:
