@@ -14,15 +14,20 @@ from safetensors.torch import load_file, save_file
 from breakeven.core import Phase
 from breakeven.cost.ledger import Ledger
 from breakeven.cost.profile import read_rates
+from breakeven.decode.generate import generate
+from breakeven.decode.request import Request
 from breakeven.drafters import registry
 from breakeven.drafters.bonus import BONUS_FILE, BonusCorrection
 from breakeven.drafters.card import CARD_FILE
 from breakeven.drafters.fastmtp import WEIGHTS_FILE, FastMTP
+from breakeven.drafters.fused import Fused
 from breakeven.drafters.peft_bd import GatedPeftBD
+from breakeven.drafters.tree import Tree
 from breakeven.errors import DataError, DrafterError
 from breakeven.verifier.graphs import GraphVerifier
 from breakeven.verifier.lora import ADAPTER_FILE, CONFIG_FILE, MASK_FILE, RowLoRA
 from breakeven.verifier.rows import BlockShape, chain, with_groups
+from breakeven.verifier.weights_file import LARGEST
 from tiny import tiny_verifier
 from tiny_chat import tiny_loaded
 
@@ -54,18 +59,33 @@ def refused(file: str, folder: Path, says: str) -> None:
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 1e39])
+@pytest.mark.parametrize("value", [math.nan, -math.inf, 1e39, -1001.0])
 @pytest.mark.parametrize("file", FILES)
-def test_a_number_that_is_not_finite_is_refused(
+def test_a_number_that_is_not_finite_or_huge_is_refused(
     folders: dict[str, Path], file: str, value: float
 ) -> None:
-    """1e39 is a number in fp64 and none in the verifier's fp32."""
     folder, key = folders[file], FILES[file][1]
     tensors = load_file(folder / file)
     broken = tensors[key].double()
     broken.view(-1)[1] = value
     save_file({**tensors, key: broken}, folder / file)
-    refused(file, folder, f"tensor '{key}' holds numbers that are not finite in float32")
+    refused(file, folder, f"tensor '{key}' holds numbers that are not finite or beyond 1000")
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_largest_weights_leave_the_output_as_it_is(dtype: torch.dtype, static: bool) -> None:
+    eager = tiny_verifier(dtype=dtype)
+    verifier = GraphVerifier(eager, capture=False) if static else eager
+    drafter = GatedPeftBD.untrained(verifier, 4)
+    with torch.no_grad():
+        for weight in drafter.adapter.parameters():
+            weight.fill_(LARGEST)
+    asked = [Request(str(i), tuple(range(i, 9 + i)), 12) for i in range(3)]
+    plain = {c.id: c.tokens for c in generate(eager, asked)}
+    for own in (drafter, Fused(drafter.adapter, drafter.plan), Tree(drafter)):
+        found = generate(verifier, asked, drafter=own, k=4, batch=2)
+        assert {c.id: c.tokens for c in found} == plain
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -1,7 +1,8 @@
 """Trained weights in a safetensors file: whole, of numbers, and of the shapes that are needed.
 
 A row that another does not see weighs exactly 0 in its attention, and 0 times infinity is not 0:
-an adapter with numbers that are not finite would reach into verification. So it is refused.
+an adapter with numbers that are not finite, or so large that sums are not, would reach into
+verification. So it is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from breakeven.errors import DrafterError
+
+LARGEST = 1000.0
+"""Magnitude of a weight; those of the shipped drafters end at 50."""
 
 
 class WeightsFile:
@@ -36,7 +40,7 @@ class WeightsFile:
         """The tensor ``key`` as ``dtype``.
 
         Raises :class:`DrafterError` where it is missing, has not the shape ``size``, or has numbers
-        that ``dtype`` cannot hold.
+        that are not finite or larger than :data:`LARGEST`.
         """
         found = self.get(key)
         if tuple(found.shape) != tuple(size):
@@ -50,10 +54,10 @@ class WeightsFile:
                 f"{str(dtype)[6:]}; train or copy it again"
             )
         cast = found.to(dtype)
-        if dtype.is_floating_point and not bool(cast.isfinite().all()):
+        if dtype.is_floating_point and not bool((cast.abs() <= LARGEST).all()):
             raise DrafterError(
-                f"{self.folder}: tensor '{key}' holds numbers that are not finite in "
-                f"{str(dtype)[6:]}; train it again, with a lower learning rate if it diverged"
+                f"{self.folder}: tensor '{key}' holds numbers that are not finite or beyond "
+                f"{LARGEST:g}; train it again, with a lower learning rate if it diverged"
             )
         return cast
 
