@@ -37,7 +37,7 @@ from breakeven.report.calibration import render
 from breakeven.report.charts.foretold import foretold_chart
 from breakeven.report.charts.frame import NARROW, WIDE
 from breakeven.report.entries import Mark
-from measuring import loaded, prompts, script_of
+from measuring import Wrapped, loaded, prompts, script_of
 from test_calibration import calibration
 from tiny import tiny_verifier
 
@@ -58,7 +58,7 @@ def measured() -> Calibration:
 
 def test_everything_of_the_plan_is_measured(measured: Calibration) -> None:
     row = measured.row()
-    assert row["widths"] == [1, 2, 4]
+    assert row["widths"] == [1, 2, 3, 4], "3 in rounds of peft-bd-gated"
     assert row["contexts"] == [4, 8]
     assert row["batches"] == [1, 2]
     assert set(row["other_modes"]["eager"]["1"]["8"]) == {"1", "2", "4"}
@@ -185,14 +185,17 @@ def test_contexts_and_widths_fit_the_model() -> None:
     assert plan.base == 16
     with pytest.raises(RecipeError, match="40 positions"):
         CalibrationPlan(drafters=()).within(shape)
+    with pytest.raises(RecipeError, match="K up to 30"):
+        CalibrationPlan(drafters=(), widths=(1,), lengths=(30,)).within(shape)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"widths": (2, 4)}, "1 has to be"),
-        ({"lengths": (0,)}, "from 1 on"),
+        ({"lengths": (0,)}, "k 0: give whole numbers from 1 on"),
         ({"minutes": 0}, "more than 0"),
+        ({"minutes": float("inf")}, "more than 0"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
@@ -303,7 +306,8 @@ def test_acceptance_from_a_profile(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
-    [("0.5,x", RecipeError, "conditional rates"), ("1.5", RecipeError, "not a probability"),
+    [("0.5,x", RecipeError, "conditional rates"), ("", RecipeError, "conditional"),
+     ("1.5", RecipeError, "not a probability"),
      ("none.json", DataError, "no such file")],
 )  # fmt: skip
 def test_bad_acceptance(text: str, kind: type[Exception], said: str) -> None:
@@ -426,8 +430,27 @@ def test_the_whole_verb(
     assert (tmp_path / "calibration.html").stat().st_size > 5000
     assert run([*words, "--force"]) == 0
     shown = capsys.readouterr().out
-    for part in ("needs", "predicted", "vLLM, speculative", "SGLANG_SIMULATE_ACC_LEN"):
-        assert part in shown
+    for part in ("needs", "predicted", "vLLM, speculative", "SGLANG_SIMULATE_ACC_LEN=2.44 "):
+        assert part in shown, "the last rate goes on: K = 2 is asked elsewhere, too"
+
+
+def test_drafters_without_a_price_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stand(*_: Any, **__: Any) -> Any:
+        return loaded(Wrapped(tiny_verifier(vocab=64)))
+
+    monkeypatch.setattr("breakeven.verifier.load.load_verifier", stand)
+    words = ["calibrate", "--out", str(tmp_path), "--minutes", "0.001", "--widths", "1",
+             "--contexts", "8", "--batches", "1", "-k", "1"]  # fmt: skip
+    assert run([*words, "-d", "tree", "-d", "hybrid"]) == 0
+    said = capsys.readouterr().err
+    assert "left out, tree: " in said
+    assert "left out, hybrid: " in said
+    monkeypatch.setattr("breakeven.verifier.load.load_verifier", lambda *_, **__: loaded())
+    assert run([*words, "-d", "tree", "--force"]) == 0
+    assert "its first token is free, so give a K above 1: tree" in capsys.readouterr().out
+    assert run([*words, "--acceptance", "", "--force"]) == 2, "nothing is no acceptance"
 
 
 def test_the_machines_pace_is_taken_out() -> None:

@@ -96,3 +96,14 @@ def test_a_model_of_few_positions_is_checked_with_shorter_answers() -> None:
     _, checked = calibrate(loaded(verifier), plan)
     assert [c.config for c in checked] == ["nothing-k1", "nothing-k3", "ngram-k1", "ngram-k3"]
     assert all(c.measured_committed == pytest.approx(c.committed, abs=0.4) for c in checked)
+
+
+def test_widths_that_only_rounds_had_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    steady(monkeypatch, LAYERS)
+    plan = replace(PLAN, widths=(1, 2), drafters=("ngram", "peft-bd-gated"), lengths=(1, 8))
+    found, _ = calibrate(loaded(tiny_verifier(vocab=64, layers=LAYERS)), plan)
+    assert found.curves[2].widths == (1, 2, 8, 9)
+    for batch, width in ((1, 8), (1, 9), (2, 9)):
+        wanted = pass_seconds(width, batch, "verifier", LAYERS)
+        assert found.seconds(width, batch=batch) == pytest.approx(wanted)
+        assert found.seconds(width, 32, batch) == pytest.approx(wanted), "behind any context"

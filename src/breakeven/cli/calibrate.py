@@ -121,7 +121,7 @@ def calibrate(
     from breakeven.verifier.int8 import full_name
 
     model = full_name(model, weights)
-    asked = read_acceptance(acceptance) if acceptance else None
+    asked = None if acceptance is None else read_acceptance(acceptance)
     plan = planned(drafter, widths, contexts, batches, k, minutes, seed, asked)
     check_out(out, force)
     if dry_run:
@@ -241,7 +241,7 @@ def fitting(names: tuple[str, ...], loaded: Loaded) -> tuple[str, ...]:
         try:
             untrained(name, loaded.verifier, 2)
         except DrafterError as error:
-            print(f"left out: {error}", file=sys.stderr)
+            print(f"left out, {name}: {error}", file=sys.stderr)
         else:
             fit.append(name)
     return tuple(fit)

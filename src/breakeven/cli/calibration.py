@@ -75,7 +75,7 @@ def show(
     from breakeven.verifier.int8 import base_name
 
     longest = max((max(k) for k in found.drafters.values()), default=4)
-    survival = asked.survival(min(longest, len(asked.rates))) if asked else (0.8, 0.6, 0.45)
+    survival = asked.survival(longest) if asked else (0.8, 0.6, 0.45)
     engines = commands(base_name(str(found.verifier["name"])), survival)
     if as_json:
         answer = {"out": str(out), "calibration": found.row(), "check": [c.row() for c in checked]}

@@ -40,7 +40,7 @@ def read_acceptance(text: str) -> Acceptance:
     (0.8, 0.6)
     """
     path = Path(text)
-    if path.is_dir():
+    if text and path.is_dir():
         path /= PROFILE_FILE
     if path.suffix == ".json":
         return Acceptance(read_rates(path), str(path))

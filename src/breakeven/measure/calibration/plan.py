@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from breakeven.errors import RecipeError
 from breakeven.measure.calibration.acceptance import Acceptance
@@ -46,11 +47,12 @@ class CalibrationPlan:
         for name in ("widths", "contexts", "batches", "lengths"):
             values = getattr(self, name)
             if not values or min(values) < 1:
+                name = "k" if name == "lengths" else name
                 raise RecipeError(f"{name} {_shown(values)}: give whole numbers from 1 on")
         for name in ("widths", "batches"):
             if 1 not in getattr(self, name):
                 raise RecipeError(f"{name} {_shown(getattr(self, name))}: 1 has to be among them")
-        if not self.minutes > 0:
+        if not 0 < self.minutes < inf:
             raise RecipeError(f"{self.minutes:g} minutes: give more than 0; {MINUTES:g} are usual")
 
     def cells(self) -> list[tuple[int, int, int]]:
@@ -68,7 +70,8 @@ class CalibrationPlan:
         room = shape.max_positions - max(*self.widths, 2 * max(self.lengths) + 3)
         if room < 2:
             raise RecipeError(
-                f"widths up to {max(self.widths)}: the model has {shape.max_positions} positions"
+                f"widths up to {max(self.widths)} and K up to {max(self.lengths)}: the model has "
+                f"{shape.max_positions} positions; give smaller ones"
             )
         base = min(self.base, max(1, room // 2))
         return replace(

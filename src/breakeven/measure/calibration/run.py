@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from statistics import median
 
 import torch
 
 from breakeven.cost.calibration import Calibration, Curves, curves_of, curves_row
-from breakeven.cost.curve import CostCurve
+from breakeven.cost.curve import CostCurve, Point
 from breakeven.measure.calibration.check import Checked, Tried, answers_beside, compared, tried
 from breakeven.measure.calibration.passes import Cell, measure_passes
 from breakeven.measure.calibration.plan import CalibrationPlan
@@ -76,7 +77,7 @@ def calibrate(
         other_modes={name: curves_of(row["found"]) for name, row in modes.items()},
         dtype=str(verifier.dtype).removeprefix("torch."),
         command=command,
-        warnings=_doubts(rows, level, found),
+        warnings=_doubts(rows, level, found, plan),
     )
     if plan.acceptance is None:
         return made, []
@@ -94,14 +95,20 @@ def _rounds(verifier: Verifier, plan: CalibrationPlan) -> Row:
     return {"rounds": found.row(), "answers": [asdict(own) for own in tried(answers)]}
 
 
-def _doubts(rows: Sequence[Row], curves: Curves, rounds: Rounds) -> tuple[str, ...]:
+def _doubts(
+    rows: Sequence[Row], curves: Curves, rounds: Rounds, plan: CalibrationPlan
+) -> tuple[str, ...]:
     """What was said while stages were measured, and what their results say; the latter printed."""
     before = dict.fromkeys(doubt for row in rows for doubt in row["doubts"])
+    free = [name for name in plan.drafters if name not in {*rounds.drafters, *rounds.skipped}]
     now = warn(
         slow_plain_step(curves[1]),
         drifted(rounds.plain),
         f"not priced, for want of an untrained form: {', '.join(rounds.skipped)}"
         if rounds.skipped
+        else None,
+        f"not priced, its first token is free, so give a K above 1: {', '.join(free)}"
+        if free
         else None,
     )
     return (*before, *now)
@@ -126,22 +133,33 @@ def levelled(curves: Curves, base: int, seen: Curves) -> dict[int, CostCurve]:
 
     Passes and rounds are timed one after the other, and the machine may have changed in between.
     A width that rounds have verified gets the price seen there behind the base context, and the
-    same factor behind the others; the remaining widths get the middle factor.
+    same factor behind the others; the remaining widths get the middle factor. A width that only
+    rounds have had is one of the curve's then.
     """
+    known = {
+        batch: sorted([*curve.points, *(_more(curve, seen[batch]) if batch in seen else ())])
+        for batch, curve in curves.items()
+    }
     factors = {
         (batch, p.rows): p.seconds / curves[batch].seconds(p.rows, base)
         for batch, curve in seen.items()
         for p in curve.points
-        if p.rows in curves[batch].widths
     }
-    middle = median(factors.values())
+    middle = median(f for (batch, rows), f in factors.items() if rows in curves[batch].widths)
     return {
         batch: CostCurve(
             tuple(
                 replace(p, seconds=factor * p.seconds, low=factor * p.low, high=factor * p.high)
-                for p in curve.points
+                for p in points
                 for factor in (factors.get((batch, p.rows), middle),)
             )
         )
-        for batch, curve in curves.items()
+        for batch, points in known.items()
     }
+
+
+def _more(curve: CostCurve, seen: CostCurve) -> Iterator[Point]:
+    """Points of the widths that ``curve`` lacks and ``seen`` has, read off the former."""
+    for context, rows in product(curve.contexts, set(seen.widths) - set(curve.widths)):
+        seconds = curve.seconds(rows, context)
+        yield Point(context, rows, seconds, seconds, seconds)
