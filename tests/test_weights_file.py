@@ -222,3 +222,25 @@ def test_in_fp16_an_adapter_out_of_range_does_not_reach_the_chain(static: bool) 
     assert not fused.hidden[:, 4:].isfinite().all()
     assert torch.allclose(fused.hidden[:, :4], plain.hidden, atol=0.02)
     assert torch.equal(after.hidden, plain.hidden)
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_only_the_adapters_rows_are_kept_in_range(
+    static: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large numbers of the verifier's own are left as they are, as in a plain step."""
+    monkeypatch.setattr("breakeven.verifier.block.FARTHEST", 0.01)
+    verifier = tiny_verifier(dtype=torch.float16, layers=3)
+    if static:
+        verifier = GraphVerifier(verifier, capture=False)
+    drafter = GatedPeftBD.untrained(verifier, 4)
+    cache = verifier.new_cache(1, 64)
+    rows = chain(torch.tensor([[5, 2, 9, 4]]), cache.lengths)
+    layout = with_groups(rows, BlockShape(3), 2)
+    with torch.inference_mode():
+        plain = verifier.run(Phase.VERIFY, rows, cache, Ledger())
+        bounded = verifier.run(Phase.VERIFY, layout, cache, Ledger(), adapter=drafter.adapter)
+        monkeypatch.undo()
+        free = verifier.run(Phase.VERIFY, layout, cache, Ledger(), adapter=drafter.adapter)
+    assert torch.allclose(bounded.hidden[:, :4], plain.hidden, atol=0.02)
+    assert not torch.allclose(bounded.hidden[:, 4:], free.hidden[:, 4:], atol=0.02)

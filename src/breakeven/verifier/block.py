@@ -106,7 +106,7 @@ class Block(nn.Module):
         batch, width, _ = x.shape
         packed = self._linear("qkv", x, shared)
         if shared.adapter is not None and packed.dtype is torch.float16:
-            packed = within(packed)
+            packed = _bounded(packed, shared)
         packed = packed.view(batch, width, -1, a.head_dim)
         q, k, v = packed.split((a.heads, a.kv_heads, a.kv_heads), dim=2)
         if a.qk_norm:
@@ -128,6 +128,16 @@ class Block(nn.Module):
             return y + delta if shared.gate is None else torch.where(shared.gate, y + delta, y)
         delta = shared.adapter.delta(self.index, group, x[:, shared.gated])
         return y if delta is None else y.index_add(1, shared.gated, delta)
+
+
+def _bounded(packed: Tensor, shared: BlockPass) -> Tensor:
+    """Queries, keys and values with those of the adapter's rows :func:`within` range."""
+    kept = within(packed)
+    if shared.gate is not None:
+        return torch.where(shared.gate, kept, packed)
+    if shared.gated is None:
+        return kept
+    return packed.index_copy(1, shared.gated, kept[:, shared.gated])
 
 
 def within(x: Tensor) -> Tensor:
