@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,27 @@ def test_a_stopped_run_goes_on_behind_its_stages(
     assert capsys.readouterr().err.count("not repeated") == 2
     assert Calibration.read(tmp_path / "out").drafters == Rounds.of(stored).drafters
     assert not (tmp_path / "out/stages").exists()
+
+
+def test_a_disk_that_is_full_at_the_end_costs_no_measurement(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*WORDS, "--out", str(tmp_path / "out")]
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for place in ("breakeven.report.calibration.write_page",
+                  "breakeven.cost.calibration.Calibration.write"):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setattr(place, full)
+            assert run(words) == 2
+        assert "run the same command again" in capsys.readouterr().err
+    assert run(words) == 0
+    assert capsys.readouterr().err.count("not repeated") == 2
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "calibration.html", "calibration.json",
+    ]  # fmt: skip
 
 
 def test_a_run_that_measured_nothing_leaves_nothing(

@@ -131,8 +131,8 @@ def calibrate(
     loaded = load(model, threads, device, mode)
     stages = room(out, loaded, force)
     found, checked = measured(model, loaded, plan, device, other_modes, stages)
-    found.write(out / FILE)
     write_page(found, out / PAGE, asked, checked)
+    found.write(out / FILE)  # the last: where it is, nothing is left to do
     stages.clear()
     show(found, asked, checked, out, as_json)
 
