@@ -73,6 +73,7 @@ def test_context_between_and_beyond() -> None:
         ("rows,context,seconds\n1,0,abc\n", "not a cost curve"),
         ("rows,context,seconds\n2,0,0.1\n", "no one-row pass"),
         ("rows,context,seconds\n1,0,-1\n", "seconds above 0"),
+        ("rows,context,seconds,low,high\n1,0,1,1,inf\n", "1 rows in 1.0 to inf s"),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:

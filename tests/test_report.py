@@ -218,6 +218,31 @@ def test_fields_of_another_kind_never_end_the_page(run: Path, value: Any) -> Non
     assert render(load_report([run]))
 
 
+@pytest.mark.parametrize("value", [None, -1, ["a"], {}, "\ud800"])
+def test_fields_of_a_configuration_of_another_kind_never_end_the_page(
+    run: Path, value: Any, tmp_path: Path
+) -> None:
+    found = json.loads((run / "configuration.json").read_text())
+    for name in found["configurations"][0]:
+        entries = [{**entry, name: value} for entry in found["configurations"]]
+        change(run, "configuration.json", configurations=entries)
+        write_report([run], tmp_path / "page.html", force=True)
+
+
+def test_half_a_surrogate_pair_never_ends_the_page(run: Path, tmp_path: Path) -> None:
+    change(run, "verdict.json", sentence="It pays \ud800.")
+    write_report([run], tmp_path / "page.html", force=True)
+    assert "It pays ?." in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_quartile_without_end_never_ends_the_page(run: Path) -> None:
+    lines = (run / "cost_curve.csv").read_text().splitlines()
+    rows, context, seconds, low, _, relative = lines[3].split(",")
+    lines[3] = ",".join((rows, context, seconds, low, "inf", relative))
+    (run / "cost_curve.csv").write_text("\n".join(lines) + "\n")
+    assert render(load_report([run]))
+
+
 def test_figures_out_of_range_never_end_the_page(run: Path) -> None:
     file = run / "performance.csv"
     for bad in ("nan", "-1", "1e12"):

@@ -58,6 +58,11 @@ class CostCurve:
                     f"cost curve: {point.rows} rows in {point.seconds} s;"
                     " rows are at least 1 and seconds above 0"
                 )
+            if not (0 <= point.low <= point.high < math.inf):
+                raise DataError(
+                    f"cost curve: {point.rows} rows in {point.low} to {point.high} s;"
+                    " quartiles are two numbers from 0 on, the lower first"
+                )
         for context, (widths, _) in self._by_context.items():
             if widths[0] != 1:
                 raise DataError(

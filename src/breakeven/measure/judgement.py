@@ -143,10 +143,10 @@ def in_order(runs: Sequence[Found], records: Sequence[Record]) -> list[str]:
 
     Records stand in the order measured, which is shuffled.
     """
-    entries = (e for run in runs for e in run.description.get("configurations", ()))
-    listed = [str(entry.get("name")) for entry in entries if isinstance(entry, Mapping)]
+    entries = (e for run in runs for e in listed(run.description.get("configurations")))
+    names = [str(entry.get("name")) for entry in entries if isinstance(entry, Mapping)]
     there = {r.config for r in records} - {PLAIN}
-    return [c for c in dict.fromkeys([*listed, *sorted(there)]) if c in there]
+    return [c for c in dict.fromkeys([*names, *sorted(there)]) if c in there]
 
 
 def read(path: Path) -> Found:

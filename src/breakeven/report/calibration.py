@@ -57,7 +57,9 @@ def render(
         drawn = foretold_chart(checked, marks, WIDE)
         narrow = foretold_chart(checked, marks, NARROW)
         foretold = Figure("foretold", "charts/foretold.svg.j2", drawn, narrow)
-    data = base64.b64encode(json.dumps(found.row(), ensure_ascii=False).encode()).decode()
+    data = base64.b64encode(
+        json.dumps(found.row(), ensure_ascii=False).encode(errors="replace")
+    ).decode()
     return (
         environment()
         .get_template("calibration.html.j2")

@@ -175,4 +175,4 @@ def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> 
     write_whole(out, text)
     verdicts = [verdict_of(run).sentence for run in report.runs]
     notes = [f"{run.label}/{note.file}: {note.text}" for run, note in report.notes]
-    return Written(out, len(text.encode()), verdicts, notes)
+    return Written(out, out.stat().st_size, verdicts, notes)

@@ -94,9 +94,10 @@ class Run:
     @property
     def configs(self) -> list[str]:
         """Names of the speculative configurations, in the order they were run."""
-        listed = [entry.get("name") for entry in self._listed]
+        stated = (entry.get("name") for entry in self._listed)
+        listed = [name for name in stated if isinstance(name, str) and name]
         seen = [p.config for p in self.performance] + [a.config for a in self.acceptance]
-        return [name for name in dict.fromkeys([*listed, *seen]) if name and name != PLAIN]
+        return [name for name in dict.fromkeys([*listed, *seen]) if name != PLAIN]
 
     def settings(self, config: str) -> dict[str, Any]:
         """The entry of ``configurations`` for one name, empty when there is none."""
