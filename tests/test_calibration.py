@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from breakeven.cost.calibration import Calibration, DraftPrice, along
 from breakeven.cost.curve import CostCurve, Point
 from breakeven.errors import DataError
+from breakeven.report.calibrated import calibrated_lines
 
 
 def curve(scale: float = 1.0) -> CostCurve:
@@ -128,6 +131,38 @@ def test_a_spoilt_file_is_named(tmp_path: Path, spoil: Any, said: str) -> None:
     path.write_text(json.dumps(row))
     with pytest.raises(DataError, match=said):
         Calibration.read(path)
+
+
+WRONG = (None, "x", -1, 0.5, [], {}, [None], 12345678901234567890123, float("inf"), float("nan"))
+
+
+def test_no_value_in_a_calibration_ends_in_a_traceback(tmp_path: Path) -> None:
+    """Every value at every depth, replaced by everything it should not be, and read by oracle."""
+    file = tmp_path / "calibration.json"
+    text = json.dumps(calibration().row())
+    for place in _places(json.loads(text)):
+        for value in WRONG:
+            row = json.loads(text)
+            inner = row
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = value
+            file.write_text(json.dumps(row))
+            try:
+                found = Calibration.read(file)
+            except DataError:
+                continue
+            _, lines = calibrated_lines(found, (0.8, 0.5))
+            assert all(isfinite(line.value) for line in lines), (place, value)
+
+
+def _places(row: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the values in a JSON text are, containers included."""
+    inside = row.items() if isinstance(row, dict) else enumerate(row)
+    for key, value in inside:
+        yield (*above, key)
+        if isinstance(value, dict | list):
+            yield from _places(value, (*above, key))
 
 
 def test_an_absent_file_says_what_writes_it(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ seconds; every price in *plain steps* is over the plain step at the same batch a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.cost.breakeven import RoundCost
-from breakeven.cost.curve import CostCurve, Point
+from breakeven.cost.curve import LONGEST, CostCurve, Point
 from breakeven.errors import DataError, nearest
 from breakeven.files import write_whole
 
@@ -77,8 +76,11 @@ class Calibration:
         for curves in (self.curves, *self.other_modes.values()):
             if 1 not in curves:
                 raise DataError("calibration: no cost curve at batch 1; measure it as well")
-        if not (self.step_seconds > 0 and self.outside_seconds >= 0):
+        if not (0 < self.step_seconds < LONGEST and 0 <= self.outside_seconds < LONGEST):
             raise DataError("calibration: step_seconds must be above 0, outside_seconds not below")
+        for name, least in (("base", self.base), ("threads", self.threads)):
+            if least < 1:
+                raise DataError(f"calibration: {name} {least}: at least 1")
 
     def seconds(self, rows: int, context: int | None = None, batch: int = 1) -> float:
         """Seconds of a verifier pass of ``rows`` rows for each of ``batch`` requests.
@@ -184,7 +186,14 @@ class Calibration:
             raise DataError(
                 f"{path}: field {error} is missing; `breakeven calibrate` writes the whole file"
             ) from None
-        except (OSError, AttributeError, TypeError, ValueError, DataError) as error:
+        except (
+            OSError,
+            AttributeError,
+            TypeError,
+            ArithmeticError,
+            ValueError,
+            DataError,
+        ) as error:
             raise DataError(f"{path}: not a calibration ({error})") from None
 
     @classmethod
@@ -193,8 +202,8 @@ class Calibration:
         if row.get("kind") != KIND:
             raise ValueError(f"kind is {row.get('kind')!r}, not '{KIND}'")
         return cls(
-            machine=row["machine"],
-            verifier=row["verifier"],
+            machine=dict(row["machine"]),
+            verifier={**row["verifier"], "name": str(row["verifier"]["name"])},
             mode=str(row["mode"]),
             threads=int(row["threads"]),
             step_seconds=float(row["step_seconds"]),
@@ -204,6 +213,7 @@ class Calibration:
             drafters={
                 name: {int(k): price_of(entry) for k, entry in prices.items()}
                 for name, prices in row["drafters"].items()
+                if prices
             },
             other_modes={mode: curves_of(c) for mode, c in row.get("other_modes", {}).items()},
             dtype=str(row.get("dtype", "float32")),
@@ -283,6 +293,8 @@ def price_of(entry: Mapping[str, Any]) -> DraftPrice:
     )
     start = float(entry.get("start_seconds", 0.0))
     for value in (*seconds.values(), *outside.values(), start):
-        if not (value >= 0 and math.isfinite(value)):
+        if not 0 <= value < LONGEST:
             raise ValueError(f"a draft price of {value} seconds")
+    if not (seconds and outside):
+        raise ValueError("a draft price without seconds")
     return DraftPrice(int(entry["verify_rows"]), seconds, outside, start)

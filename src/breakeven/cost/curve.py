@@ -9,7 +9,6 @@ it depends on the machine, the kernels and the execution mode. So it is measured
 from __future__ import annotations
 
 import csv
-import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from statistics import median, quantiles
 
 from breakeven.errors import DataError
 
+LONGEST = 1e6
+"""Seconds, eleven days: what takes longer is no pass but a broken file."""
 COLUMNS = ("rows", "context", "seconds", "low", "high", "relative")
 """Header of ``cost_curve.csv``; ``relative`` is to one row at the same context."""
 
@@ -53,12 +54,12 @@ class CostCurve:
         if not self.points:
             raise DataError("cost curve: no points; measure it with `breakeven bench`")
         for point in self.points:
-            if point.rows < 1 or not (point.seconds > 0 and math.isfinite(point.seconds)):
+            if point.rows < 1 or not 0 < point.seconds < LONGEST:
                 raise DataError(
                     f"cost curve: {point.rows} rows in {point.seconds} s;"
-                    " rows are at least 1 and seconds above 0"
+                    " rows are at least 1 and seconds above 0, below a million"
                 )
-            if not (0 <= point.low <= point.high < math.inf):
+            if not 0 <= point.low <= point.high < LONGEST:
                 raise DataError(
                     f"cost curve: {point.rows} rows in {point.low} to {point.high} s;"
                     " quartiles are two numbers from 0 on, the lower first"
