@@ -173,7 +173,7 @@ def test_prompts_that_the_verifier_read_one_by_one_are_not_the_drafters_start() 
         base=128, minutes=0.001,
     )  # fmt: skip
     walkers, _ = walkers_of(tiny_verifier(), plan)
-    starts = {w.name: w.start for w in walkers if w.batch == 2}
+    starts = {w.name: w.starts[0] for w in walkers if w.batch == 2}
     assert starts["ngram"] == starts["ar"] == 0.0
     assert starts["peft-bd"] > 0.0, "it reads the prompts through its adapter"
 

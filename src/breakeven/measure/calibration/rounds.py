@@ -128,7 +128,7 @@ def measure_rounds(
         plain=tuple(t.seconds for own in turns.values() for t in own if t.key == plain),
         outside=usual_of(t.outside for t in timed if t.name == NOTHING and t.batch == 1),
         verify=curves,
-        drafters=_prices(walkers, parts, curves),
+        drafters=_prices(walkers, parts, curves, plan.base),
         skipped=skipped,
     )
 
@@ -141,7 +141,10 @@ def _curve(seconds: Mapping[int, list[float]], base: int) -> CostCurve:
 
 
 def _prices(
-    walkers: list[Walker], parts: Mapping[Key, list[Timed]], verify: Mapping[int, CostCurve]
+    walkers: list[Walker],
+    parts: Mapping[Key, list[Timed]],
+    verify: Mapping[int, CostCurve],
+    base: int,
 ) -> dict[str, dict[int, DraftPrice]]:
     """What each drafter costs by K; its start is the same for every K, so all of them tell it.
 
@@ -161,7 +164,7 @@ def _prices(
     starts: dict[str, list[float]] = defaultdict(list)
     for w in walkers:
         if w.batch == 1:
-            starts[w.name].append(w.start)
+            starts[w.name] += (own * base / len(w.requests[0].prompt) for own in w.starts)
     drafters: dict[str, dict[int, DraftPrice]] = {}
     for w in walkers:
         if w.name in (PLAIN, NOTHING) or w.batch > 1:

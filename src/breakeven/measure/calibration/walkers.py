@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from breakeven.core import Phase
@@ -35,7 +35,7 @@ known (more where drafts are long)."""
 class Walker:
     """One way to decode ``batch`` random prompts.
 
-    ``start`` is what its drafter spent on them, as if they were as long as the base context.
+    ``starts`` are what its drafter spent on them, seconds, each time an answer began.
     ``aboard`` says that its verify passes are not of the drafts alone, or not all of a pass.
     """
 
@@ -47,7 +47,7 @@ class Walker:
     requests: tuple[Request, ...]
     drafter: Drafter | None = None
     free: int = 0
-    start: float = 0.0
+    starts: list[float] = field(default_factory=list)
     aboard: bool = False
     draft: float = 0.0
     verify: float = 0.0
@@ -64,6 +64,7 @@ class Walker:
         """Prefill; the ledger then holds its passes alone."""
         self.ledger.passes.clear()
         self.running.admit(deque(self.requests))
+        self.starts.append(after_prefill(self.ledger, self.batch))
         self.left = self.requests[0].max_new_tokens - 1
 
     def step(self) -> None:
@@ -172,7 +173,6 @@ def _walker(
     running = Batch(verifier, requests, drafter, Fixed(k), batch, None, ledger)
     made = Walker(name, k, batch, running, ledger, requests, drafter, free, aboard=aboard)
     made.begin()
-    made.start = after_prefill(ledger, batch) * plan.base / len(prompts[0])
     return made
 
 
