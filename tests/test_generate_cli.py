@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 from breakeven.cli.app import run
 from breakeven.cli.generate import coloured, marked
 from breakeven.core import Finish, Round
+from breakeven.cost.calibration import Calibration
 from breakeven.decode.request import Completion
 from test_calibration import calibration
 from tiny_chat import byte_tokenizer, chat_model
@@ -49,7 +51,7 @@ def test_an_answer_is_text_and_its_account(model: Path, capsys: Captured) -> Non
     shown = capsys.readouterr()
     assert shown.out.strip()
     assert f"[{TOKENS} tokens, finish: length; " in shown.err
-    assert "tokens/s]" in shown.err
+    assert "tokens/s after the first]" in shown.err
     assert "verify pass" not in shown.err  # nothing was drafted
 
 
@@ -60,9 +62,16 @@ def test_a_drafter_changes_the_account_and_not_the_text(model: Path, capsys: Cap
     assert (plain["rounds"], plain["drafted"], plain["acceptance_length"]) == (0, 0, None)
     assert 0 < drafted["rounds"] < TOKENS
     assert drafted["accepted"] <= drafted["drafted"]
+    assert (drafted["committed"], plain["committed"]) == (TOKENS - 1, 0)
     assert drafted["acceptance_length"] == round((TOKENS - 1) / drafted["rounds"], 3)
     assert generate(model, QUESTION, "--drafter", "ngram") == 0
-    assert "tokens per verify pass]" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    found = re.search(r"(\d+) tokens,.* 1 token from the prompt's pass, (\d+) from (\d+) rounds?: "
+                      r"([\d.]+) tokens per verify pass\]", shown)  # fmt: skip
+    assert found, shown
+    tokens, committed, rounds = map(int, found.groups()[:3])
+    assert tokens == committed + 1 == TOKENS
+    assert found[4] == f"{committed / rounds:.2f}", "whoever divides finds the same"
 
 
 def test_json_is_one_object_a_line(model: Path, capsys: Captured) -> None:
@@ -71,7 +80,7 @@ def test_json_is_one_object_a_line(model: Path, capsys: Captured) -> None:
     assert (first["id"], second["id"]) == ("1", "2")
     assert set(first) == {
         "id", "text", "tokens", "finish", "prefill_s", "decode_s", "rounds", "drafted",
-        "accepted", "acceptance_length", "choices",
+        "accepted", "committed", "acceptance_length", "choices",
     }  # fmt: skip
     assert (first["tokens"], first["finish"]) == (TOKENS, "length")
     assert first["prefill_s"] > 0
@@ -229,6 +238,35 @@ def test_a_calibration_of_another_model_is_refused(
     [line] = capsys.readouterr().err.splitlines()
     assert "its verifier is" in line
     assert "breakeven calibrate" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["-d", "ngram"], "this is fixed"),
+        (["-d", "ngram", "--policy", "confidence"], "this is confidence"),
+        (["--policy", "adaptive"], "this is plain decoding"),
+        (["-d", "ngram", "--policy", "adaptive", "-k", "0"], "this is plain decoding"),
+        (["-d", "ngram", "--policy", "adaptive"], None),
+    ],
+)
+def test_prices_that_nobody_reads_are_named(
+    model: Path,
+    tmp_path: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    what: str | None,
+) -> None:
+    path = tmp_path / "calibration.json"
+    calibration().write(path)
+    monkeypatch.setattr(
+        "breakeven.measure.calibration.prices.prices_for", lambda _, path: Calibration.read(path)
+    )
+    assert generate(model, QUESTION, *words, "--calibration", str(path)) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "are not read" in line]
+    assert [line.startswith("warning: ") for line in told] == [True] * (what is not None)
+    assert what is None or told[0].endswith(what)
 
 
 def test_options_of_the_drafter(model: Path, capsys: Captured) -> None:

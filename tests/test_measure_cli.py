@@ -12,6 +12,7 @@ from breakeven.cli.app import run
 from breakeven.cli.trial import affordable
 from breakeven.config import load_recipe, write_recipe
 from breakeven.core import Draft
+from breakeven.cost.calibration import Calibration
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.registry import create
 from breakeven.drafters.scripted import RandomDrafter
@@ -20,6 +21,7 @@ from breakeven.measure.bench import make_methods, registered
 from breakeven.measure.recipe import AuditRecipe, BenchRecipe, PromptSection
 from breakeven.verifier.load import Loaded
 from measuring import VOCAB, loaded, prompts, small_artifact
+from test_calibration import calibration
 
 Captured = pytest.CaptureFixture[str]
 LOADED = loaded()
@@ -78,6 +80,21 @@ def test_a_second_run_needs_a_word(artifact: Path, tmp_path: Path, capsys: Captu
     assert "--resume continues it" in capsys.readouterr().err
     assert bench(artifact, tmp_path, "--resume") == 0
     assert bench(artifact, tmp_path, "--force") == 0
+
+
+def test_prices_that_no_configuration_reads_are_named(
+    artifact: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "calibration.json"
+    calibration().write(path)
+    monkeypatch.setattr(
+        "breakeven.measure.calibration.prices.prices_for", lambda _, path: Calibration.read(path)
+    )
+    words = ("--dry-run", "--calibration", str(path))
+    assert bench(artifact, tmp_path / "run", *words) == 0
+    assert f"warning: the prices of {path} are not read" in capsys.readouterr().err
+    assert bench(artifact, tmp_path / "run", *words, "--k", "2,adaptive") == 0
+    assert "not read" not in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(artifact: Path, tmp_path: Path, capsys: Captured) -> None:

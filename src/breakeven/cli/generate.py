@@ -30,6 +30,7 @@ from breakeven.cli.options import (
     Threads,
     Weights,
 )
+from breakeven.counting import counted
 from breakeven.errors import DataError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def generate(
 
     kind = None if dtype is None else dtype_named(dtype)
     texts = asked_for(prompt or [], file, stop or [])
-    drafting = chosen(drafter or [], drafter_option or [], calibration)
+    drafting = chosen(drafter or [], drafter_option or [], policy, calibration)
     loaded = load_verifier(
         model, threads=threads, device=device, dtype=kind, weights=weights, mode=mode
     )
@@ -171,8 +172,7 @@ def asked_for(texts: list[str], file: Path | None, stop: list[str]) -> list[Prom
         tally = Tally("jsonl")
         prompts += Jsonl(JsonlSettings(paths=(str(file),))).prompts(tally)
         for reason, count in tally.dropped.items():
-            lines = "1 line" if count == 1 else f"{count} lines"
-            print(f"note: {lines} of {file} skipped: {reason}", file=sys.stderr)
+            print(f"note: {counted(count, 'line')} of {file} skipped: {reason}", file=sys.stderr)
     if not prompts:
         raise DataError('no prompt given; write breakeven generate "Why is the sky blue?"')
     if "" in stop:
@@ -210,7 +210,7 @@ def typed(texts: list[str]) -> Iterator[Prompt]:
 
 
 def chosen(
-    texts: list[str], options: list[str], calibration: Path | None
+    texts: list[str], options: list[str], policy: str, calibration: Path | None
 ) -> Callable[[Loaded, bool], tuple[Drafter | None, Calibration | None]]:
     """The drafter named ``NAME`` or ``NAME=DIR``, if any, and the prices, once there is a model.
 
@@ -219,8 +219,9 @@ def chosen(
     """
     from breakeven.cost.calibration import Calibration
     from breakeven.drafters.registry import check, create
-    from breakeven.measure.calibration.prices import prices_for
+    from breakeven.measure.calibration.prices import prices_for, unread
     from breakeven.measure.configuration import shared_options
+    from breakeven.measure.doubts import warn
 
     if options and not texts:
         raise DataError("--drafter-option without a drafter; give one: --drafter NAME")
@@ -235,10 +236,15 @@ def chosen(
     own = shared_options(options, [name])[name] if texts else {}
     if texts:
         check(name, path, own)
-    return lambda loaded, drafts: (
-        create(name, loaded, path, **own) if texts and drafts else None,
-        prices_for(loaded, calibration) if calibration is not None else None,
-    )
+
+    def drafting(loaded: Loaded, drafts: bool) -> tuple[Drafter | None, Calibration | None]:
+        drafter = create(name, loaded, path, **own) if texts and drafts else None
+        if calibration is None:
+            return drafter, None
+        warn(unread(calibration, [] if drafter is None else [policy]))
+        return drafter, prices_for(loaded, calibration)
+
+    return drafting
 
 
 def report(
@@ -273,6 +279,7 @@ def row(answer: Completion, expected: dict[str, list[int]]) -> dict[str, Any]:
         "rounds": len(answer.rounds),
         "drafted": sum(r.drafted for r in answer.rounds),
         "accepted": sum(r.accepted for r in answer.rounds),
+        "committed": sum(r.committed for r in answer.rounds),
         "acceptance_length": acceptance_length(answer),
         "choices": choices(answer),
     }
@@ -294,13 +301,18 @@ def choices(answer: Completion) -> dict[str, int]:
 
 
 def account(answer: Completion, expected: dict[str, list[int]]) -> str:
-    """One line: size, time, rounds, acceptance."""
+    """One line: size, time, rounds, acceptance; its numbers can be computed from each other."""
     made = len(answer.tokens) - 1  # the first token is the prefill's
     rate = made / answer.decode_s if answer.decode_s > 0 and made else 0.0
-    words = [f"{len(answer.tokens)} tokens, finish: {answer.finish.value}", f"{rate:.1f} tokens/s"]
+    size = counted(len(answer.tokens), "token")
+    words = [f"{size}, finish: {answer.finish.value}", f"{rate:.1f} tokens/s after the first"]
     length = acceptance_length(answer)
     if length is not None:
-        words.append(f"{len(answer.rounds)} rounds, {length:.2f} tokens per verify pass")
+        committed = sum(r.committed for r in answer.rounds)
+        words.append(
+            f"1 token from the prompt's pass, {committed:,} from "
+            f"{counted(len(answer.rounds), 'round')}: {length:.2f} tokens per verify pass"
+        )
         made_for = choices(answer)
         if made_for.keys() - {"fixed"}:
             words.append(", ".join(f"{reason} {count}" for reason, count in made_for.items()))

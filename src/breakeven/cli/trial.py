@@ -120,7 +120,14 @@ def affordable(what: PromptSection, rows: int) -> int:
 
 
 def read_prices(recipe: BenchRecipe, loaded: Loaded) -> Calibration | None:
-    """The prices that the recipe names, checked to be this verifier's on this machine."""
-    from breakeven.measure.calibration.prices import prices_for
+    """The prices that the recipe names, checked to be this verifier's on this machine.
 
-    return None if recipe.calibration is None else prices_for(loaded, recipe.calibration)
+    A warning when no configuration reads them.
+    """
+    from breakeven.measure.calibration.prices import prices_for, unread
+    from breakeven.measure.doubts import warn
+
+    if recipe.calibration is None:
+        return None
+    warn(unread(recipe.calibration, (c.policy for c in recipe.configurations)))
+    return prices_for(loaded, recipe.calibration)

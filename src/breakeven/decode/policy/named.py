@@ -14,6 +14,8 @@ POLICIES = {
     "confidence": "at most K tokens, fewer where the drafter doubts itself",
     "adaptive": "0 to K tokens, as measured prices and acceptance advise",
 }
+PRICED = frozenset({"adaptive"})
+"""The policies that read prices."""
 LONGEST = {"fixed": 4, "confidence": 8, "adaptive": 16}
 """K where none is given."""
 MOST = 256

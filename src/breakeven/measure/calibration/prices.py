@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 
 from breakeven.cost.calibration import Calibration
+from breakeven.decode.policy.named import PRICED
 from breakeven.errors import DataError
 from breakeven.measure.machine import cpu_name, gpu_name
 from breakeven.verifier.load import Loaded
@@ -37,3 +39,18 @@ def prices_for(loaded: Loaded, path: Path) -> Calibration:
                 "run `breakeven calibrate` with the same settings"
             )
     return found
+
+
+def unread(path: Path, policies: Iterable[str]) -> str | None:
+    """A sentence when none of ``policies`` (of what drafts) reads the prices of ``path``.
+
+    >>> unread(Path("c.json"), ["fixed"])
+    'the prices of c.json are not read: only the policy adaptive reads them, this is fixed'
+    >>> unread(Path("c.json"), ["fixed", "adaptive"]) is None
+    True
+    """
+    given = list(dict.fromkeys(policies))
+    if PRICED & set(given):
+        return None
+    only = f"the prices of {path} are not read: only the policy {' or '.join(sorted(PRICED))}"
+    return f"{only} reads them, this is {', '.join(given) or 'plain decoding'}"
