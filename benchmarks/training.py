@@ -1,6 +1,6 @@
 """What a training step of ``peft-bd-gated`` costs, beside a naive pass over both streams.
 
-    python benchmarks/training.py --threads 2 --json training.json
+    python -m benchmarks.training --threads 2 --json training.json
 
 Naive: one pass over the clean text and the noised blocks, gradients through all rows, every
 epoch. Ours: the verifier's keys and values of a text are computed once without gradient, and only

@@ -36,6 +36,7 @@ from breakeven.report.calibrated import calibrated_lines
 from breakeven.report.calibration import render
 from breakeven.report.charts.foretold import foretold_chart
 from breakeven.report.charts.frame import NARROW, WIDE
+from breakeven.report.charts.need import need_chart
 from breakeven.report.entries import Mark
 from measuring import Wrapped, loaded, prompts, script_of
 from test_calibration import calibration
@@ -350,11 +351,26 @@ def test_what_the_asked_acceptance_would_bring_is_the_first_sentence() -> None:
     asked = Acceptance((0.8, 0.5))
     speed = expected_committed(asked.survival(3)) / made.round_cost("fast", 3).break_even
     assert next(sentences(made, asked)) == (
-        f"With acceptance 0.8, 0.5 the fastest is fast, K = 3: {speed:.2f} times plain;"
+        f"With acceptance 0.8, 0.5 fast, K = 3, makes long answers {speed:.2f} times as fast;"
         " slow would lose at any K."
     )
     assert next(sentences(made, Acceptance((0.0,)))).endswith("0 nothing here would pay.")
     assert next(sentences(made)).startswith("A pass of")
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("k", [1, 4])
+def test_the_most_that_k_drafts_commit_is_always_drawn(width: int, k: int) -> None:
+    """Also where drafts are so cheap that the axis could end below it."""
+    chart = need_chart(
+        calibration(drafters={"cheap": {k: DraftPrice(k + 1, {1: 0.0}, {1: 0.0})}}), width
+    )
+    assert chart is not None
+    (x0, y0), (x1, y1) = chart.most
+    frame = chart.frame
+    assert frame.left <= x0 < x1 <= frame.right
+    assert frame.top <= y1 < y0 < chart.one
+    assert x1 - x0 > (frame.right - frame.left) / 5
 
 
 def test_predictions_within_the_target_lie_in_the_band() -> None:

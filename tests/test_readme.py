@@ -49,6 +49,18 @@ def test_a_verb_and_its_options_exist(words: list[str]) -> None:
     assert {word.split("=")[0] for word in words[2:] if word.startswith("-")} <= known
 
 
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "benchmarks").rglob("*.py"))], ids=lambda page: page.name
+)
+def test_benchmarks_are_run_as_modules_that_exist(page: Path) -> None:
+    """As files they would not find each other."""
+    text = page.read_text("utf-8")
+    assert re.findall(r"\bpython3? benchmarks/\S*", text) == []
+    for name in re.findall(r"\bpython3? -m (benchmarks(?:\.\w+)+)", text):
+        module = ROOT.joinpath(*name.split("."))
+        assert module.with_suffix(".py").is_file() or module.is_dir(), name
+
+
 def test_the_recipes_that_are_named_exist() -> None:
     named = {w for _, words in commands() for w in words if w.startswith("recipes/")}
     assert [name for name in named if not (ROOT / name).is_file()] == []

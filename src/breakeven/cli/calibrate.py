@@ -64,7 +64,8 @@ Minutes = Annotated[
     typer.Option(
         "--minutes",
         metavar="M",
-        help="Take about so long in all: 3, or 6 with `--acceptance`; longer is surer.",
+        help="Measure about so long: 3, or 6 with `--acceptance`, loading a small model included; "
+        "longer is surer.",
     ),
 ]
 OtherModes = Annotated[

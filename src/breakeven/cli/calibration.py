@@ -76,7 +76,8 @@ def show(
 
     longest = max((max(k) for k in found.drafters.values()), default=4)
     survival = asked.survival(longest) if asked else (0.8, 0.6, 0.45)
-    engines = commands(base_name(str(found.verifier["name"])), survival)
+    name = base_name(str(found.verifier["name"]))
+    engines = commands(name if "/" in name else "MODEL", survival)
     if as_json:
         answer = {"out": str(out), "calibration": found.row(), "check": [c.row() for c in checked]}
         answer["commands"] = {e.engine: [e.speculative, e.plain, e.measure] for e in engines}
@@ -92,7 +93,11 @@ def show(
     if checked:
         console.print(check_table(checked))
     rates = ", ".join(f"{s:.3g}" for s in survival)
-    console.print(f"\nThe same question elsewhere (survival {rates}):", highlight=False)
+    console.print(
+        f"\nThe same question elsewhere (survival {rates}; DRAFTER is any draft model of the "
+        "engine's, MODEL its name for yours):",
+        highlight=False,
+    )
     for engine in engines:
         for line in engine.lines():
             print(line)

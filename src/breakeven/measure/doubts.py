@@ -46,7 +46,7 @@ def slow_plain_step(curve: CostCurve) -> str | None:
     """A wide pass is cheaper than a one-row pass, so plain decoding is not at its best.
 
     Then part of any gain comes from the baseline's slow kernels and not from accepted drafts.
-    Said only when the quartiles of the two do not overlap.
+    Said only when the quartiles of the two do not overlap, and with the context where it is so.
     """
     for context in curve.contexts:
         points = [p for p in curve.points if p.context == context]
@@ -54,8 +54,9 @@ def slow_plain_step(curve: CostCurve) -> str | None:
         best = min(points, key=lambda p: p.seconds)
         if best.high < one.low:
             return (
-                f"a pass of {best.rows} rows takes {best.seconds / one.seconds:.2f} of a one-row "
-                "pass here: plain decoding is slower than it could be, and speculation gains by it"
+                f"behind {context} tokens a pass of {best.rows} rows takes "
+                f"{best.seconds / one.seconds:.2f} of a one-row pass: plain decoding is slower "
+                "than it could be, and speculation gains by it, or something slowed those passes"
             )
     return None
 

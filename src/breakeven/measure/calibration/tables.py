@@ -77,7 +77,9 @@ def answer(found: Calibration, asked: Acceptance) -> str:
     losing = [name for name, (own, _) in speeds.items() if own < 1]
     first = f"With acceptance {rates} nothing here would pay"
     if speed >= 1:
-        first = f"With acceptance {rates} the fastest is {best}, K = {k}: {speed:.2f} times plain"
+        first = (
+            f"With acceptance {rates} {best}, K = {k}, makes long answers {speed:.2f} times as fast"
+        )
         first += f"; {', '.join(losing)} would lose at any K" if losing else "; every drafter pays"
     return f"{first}."
 
@@ -114,7 +116,7 @@ def check_table(checked: Sequence[Checked]) -> Table:
         box=None,
         min_width=90,
         padding=(0, 1, 0, 0),
-        caption=summary(checked),
+        caption=f"{summary(checked)}; nothing: drafts that cost nothing",
         caption_justify="left",
     )
     table.add_column("configuration", no_wrap=True)

@@ -14,13 +14,14 @@ from breakeven.report.entries import Mark
 class NeedChart:
     """What ``templates/charts/need.svg.j2`` draws.
 
-    ``most`` is the line K + 1, in pixels: what a round commits when every draft is right.
+    ``most`` are the ends of the line K + 1, in pixels: what a round commits when every draft is
+    right. ``one`` is the height of plain decoding, one token a step.
     """
 
     frame: Frame
     lines: list[Line]
     positions: list[tuple[float, int]]
-    most: str
+    most: tuple[tuple[float, float], tuple[float, float]]
     one: float
 
 
@@ -36,15 +37,16 @@ def need_chart(found: Calibration, width: int) -> NeedChart | None:
     highest = max(max(own.values()) for own in needs.values())
     narrow = width < 500
     across = (0.7, max(longest, 2) + 0.3)
-    up = rounded(0, max(2.0, min(highest * 1.1, longest + 1.5)))
+    up = rounded(0, max(2.5, min(highest * 1.1, longest + 1.5)))
     left = left_margin(up, 6, named=not narrow)
     margins = (14, 16, 44, left) if narrow else (16, 24, 46, left)
     frame = Frame.of(width, 270 if narrow else 340, across, up, margins)
     lines = [_line(name, own, Mark.number(i), frame) for i, (name, own) in enumerate(needs.items())]
-    reach = min(float(longest), up[1] - 1)
-    most = f"{frame.x(1)},{frame.y(2)} {frame.x(reach)},{frame.y(reach + 1)}"
+    ends = across[0], min(across[1], up[1] - 1)
+    begin, end = ((frame.x(k), frame.y(k + 1)) for k in ends)
     ticks = sorted({k for own in needs.values() for k in own})
-    return NeedChart(frame, lines, [(frame.x(k), k) for k in ticks], most, frame.y(1.0))
+    places = [(frame.x(k), k) for k in ticks]
+    return NeedChart(frame, lines, places, (begin, end), frame.y(1.0))
 
 
 def _line(name: str, own: dict[int, float], mark: Mark, frame: Frame) -> Line:
