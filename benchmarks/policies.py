@@ -86,7 +86,7 @@ def measure(
             completion, ledger = decoding.run(by_name[name], prompts[index])
             records.append(Record.of(name, repeat, prompts[index], completion, ledger))
             progress.advance()
-    return performance_table(records, list(by_name), seed=seed)
+    return performance_table([records], list(by_name), seed=seed)
 
 
 def groups(

@@ -24,7 +24,7 @@ from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import Plan
 from breakeven.measure.forecast import forecast
 from breakeven.measure.machine import machine_facts
-from breakeven.measure.performance import joint_ratios, middle, performance_table
+from breakeven.measure.performance import counted, joint_ratios, middle, performance_table
 from breakeven.measure.prompts import choose, fingerprint
 from breakeven.measure.records import Record, read_records
 from breakeven.measure.results import write_csv, write_json
@@ -125,7 +125,7 @@ def test_the_verdicts_interval_holds_for_the_best_of_all(result: BenchResult) ->
     [own] = [p for p in result.performance if (p.config, p.category) == (verdict.best, "all")]
     assert verdict.ratio == own.ratio
     assert verdict.ratio_low <= own.ratio_low < own.ratio_high <= verdict.ratio_high
-    joint = joint_ratios(result.records, [own.config])
+    joint = joint_ratios([result.records], [own.config])
     assert joint[own.config].low == own.ratio_low  # alone it is its own
 
 
@@ -344,8 +344,20 @@ def record(config: str, id: str, decode_s: float, tokens: int = 11, repeat: int 
 
 def test_the_middle_repeat_counts() -> None:
     repeats = [record("ar", "p", s, repeat=i) for i, s in enumerate([9.0, 1.0, 2.0])]
-    assert middle(repeats)["p"].decode_s == 2.0
-    assert middle(repeats[:2])["p"].decode_s == 1.0
+    assert middle(repeats)["p"] == (repeats[2], repeats[2])
+    assert counted(middle(repeats).values()) == [repeats[2]]
+
+
+def test_of_an_even_number_of_repeats_both_in_the_middle_count() -> None:
+    """The lower of two for plain decoding and the one in the middle of three for the others."""
+    odd = [record("x-k2", "p", s, repeat=i) for i, s in enumerate([5.0, 1.0, 3.0])]
+    even = [record("ar", "p", s, repeat=i) for i, s in enumerate([9.0, 2.0, 4.0, 1.0])]
+    assert counted(middle(even).values()) == [even[1], even[2]]
+    [plain, _, found, _] = performance_table([odd + even], ["ar", "x-k2"])
+    assert plain.ratio == 1.0
+    assert found.ratio == pytest.approx(1.0)  # 3 s against the mean of 2 s and 4 s
+    assert found.ratio == pytest.approx(found.acceptance_length / found.break_even)
+    assert found.prompts == 1
 
 
 def test_speed_and_acceptance_are_of_the_same_repeats(tmp_path: Path) -> None:
@@ -362,7 +374,7 @@ def test_speed_and_acceptance_are_of_the_same_repeats(tmp_path: Path) -> None:
 def test_outputs_of_other_length_are_compared_per_token() -> None:
     rows = [record("ar", f"p{i}", 10.0) for i in range(6)]
     rows += [record("x-k2", f"p{i}", 10.0, tokens=21) for i in range(6)]  # twice the tokens
-    [_, _, found, _] = performance_table(rows, ["ar", "x-k2"])
+    [_, _, found, _] = performance_table([rows], ["ar", "x-k2"])
     assert found.ratio == pytest.approx(2.0)
     assert found.mean_ratio == pytest.approx(2.0)
     assert found.end_to_end_ratio == pytest.approx((1 + 10) / (1 + 5))
@@ -372,7 +384,7 @@ def test_an_answer_of_one_token_has_no_ratio() -> None:
     rows = [
         record(c, f"p{i}", 10.0, tokens=1 if i == 0 else 11) for c in ("ar", "x") for i in (0, 1)
     ]
-    found = performance_table(rows, ["ar", "x"])[-2]
+    found = performance_table([rows], ["ar", "x"])[-2]
     assert (found.prompts, found.ratio) == (1, 1.0)
 
 

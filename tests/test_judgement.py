@@ -13,8 +13,10 @@ import pytest
 from breakeven.cli.app import run
 from breakeven.errors import DataError
 from breakeven.measure.judgement import judge_files, whole_records
+from breakeven.measure.performance import performance_table
 from breakeven.measure.records import Record
-from breakeven.measure.results import write_json
+from breakeven.measure.results import write_csv, write_json
+from breakeven.report.run import load_run
 
 Shown = pytest.CaptureFixture[str]
 
@@ -141,6 +143,65 @@ def test_runs_of_the_same_prompts_are_joined(tmp_path: Path) -> None:
     runs = [write(tmp_path / name, lambda i: 1.3) for name in ("a", "b")]
     assert judge_files(runs).verdict.ratio == pytest.approx(1.3)
     assert judge_files([runs[0], runs[0]]).verdict == judge_files(runs[:1]).verdict
+
+
+def lines(folder: Path, times: dict[str, list[float]], prompts: int = 12) -> Path:
+    """The folder with other records: each configuration's seconds by repeat, more on later prompts.
+
+    Its tables are those that ``breakeven bench`` would write.
+    """
+    rows = [
+        record(config, repeat, f"p{i}", seconds * (1 + 0.1 * i))
+        for i in range(prompts)
+        for config, repeats in times.items()
+        for repeat, seconds in enumerate(repeats)
+    ]
+    (folder / "requests.jsonl").write_text("".join(row.to_line() + "\n" for row in rows))
+    write_csv(folder / "performance.csv", [p.row() for p in performance_table([rows], times)])
+    return folder
+
+
+def test_a_configuration_is_compared_with_plain_decoding_of_its_own_run(tmp_path: Path) -> None:
+    """The machine was slower in the second run; its configuration gains nothing by the first."""
+    first, second = (write(tmp_path / name, lambda i: 1.3) for name in ("a", "b"))
+    lines(first, {"ar": [1.0, 1.1, 1.2], "a-k2": [0.9, 1.0, 1.1]})
+    lines(second, {"ar": [2.0, 2.2, 2.4], "b-k2": [2.1, 2.2, 2.3]})
+    found = {row.config: row for row in judge_files([first, second]).performance}
+    assert found["a-k2"].ratio == pytest.approx(1.1)
+    assert found["b-k2"].ratio == pytest.approx(1.0)
+    reported = {
+        p.config: p.ratio
+        for folder in (first, second)
+        for p in load_run(folder).performance
+        if p.category == "all"
+    }
+    assert {c: row.ratio for c, row in found.items()} == pytest.approx(reported, rel=1e-4)
+    for row in found.values():
+        assert row.ratio == pytest.approx(row.acceptance_length / row.break_even)
+        assert row.prompts == 12
+
+
+def test_a_configuration_of_two_runs_is_paired_within_each(tmp_path: Path) -> None:
+    """Twice as fast in both, whatever the machine; three repeats against two favour nobody."""
+    first, second = (write(tmp_path / name, lambda i: 1.3) for name in ("a", "b"))
+    lines(first, {"ar": [1.0, 2.0, 4.0], "x-k4": [1.0, 3.0]})
+    lines(second, {"ar": [10.0, 20.0, 30.0, 60.0], "x-k4": [12.5], "y-k4": [25.0]})
+    joint = judge_files([first, second])
+    found = {row.config: row for row in joint.performance}
+    assert found["x-k4"].ratio == pytest.approx((2.0 + 25.0) / (2.0 + 12.5))
+    assert found["y-k4"].ratio == pytest.approx(1.0)
+    assert found["x-k4"].prompts == 12
+    again = {row.config: row.ratio for row in judge_files([second, first]).performance}
+    assert again == pytest.approx({c: row.ratio for c, row in found.items()})
+
+
+def test_a_bug_of_either_run_counts(tmp_path: Path) -> None:
+    runs = [write(tmp_path / name, lambda i: 1.3) for name in ("a", "b")]
+    [audit] = json.loads((runs[0] / "audit.json").read_text())
+    wrong = {"id": "p1", "position": 3, "expected": 5, "got": 6, "gap": 2.0, "class": "bug"}
+    write_json(runs[0] / "audit.json", [audit | {"verdict": "bug", "divergences": [wrong]}])
+    for order in (runs, runs[::-1]):
+        assert judge_files(order).outputs == {"x-k4": "bug"}
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ def verdict(results: Results, as_json: Json = False) -> None:
     """Say whether speculation pays: one sentence, one table, the reasons.
 
     Everything is computed anew from `requests.jsonl`; a file that was cut off is read up to the
-    cut, and the notes say so. Several runs of the same prompts are joined. Runs of other prompts,
-    models, modes or machines are not compared: the error names the field.
+    cut, and the notes say so. Several runs of the same prompts are joined, each row compared with
+    plain decoding of its own run. Runs of other prompts, models, modes or machines are not
+    compared: the error names the field.
 
     Exit code: 0 it pays, 1 it does not (or its answers are wrong), 3 undecided, 2 bad input.
 

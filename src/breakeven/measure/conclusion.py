@@ -13,7 +13,13 @@ from breakeven.measure.audit import Audit
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.description import Plan
 from breakeven.measure.inspection import inspect_records
-from breakeven.measure.performance import Performance, counted, joint_ratios, performance_table
+from breakeven.measure.performance import (
+    Performance,
+    counted,
+    joint_ratios,
+    middle,
+    performance_table,
+)
 from breakeven.measure.profiles import speculation_profile
 from breakeven.measure.records import Record
 from breakeven.measure.results import write_csv, write_json
@@ -49,9 +55,12 @@ def conclude(
 ) -> BenchResult:
     """Compute and write everything that follows from the records."""
     configs = [c.name for c in plan.configurations]
-    kept = {config: counted(records, config) for config in configs}
+    kept = {
+        config: counted(middle(r for r in records if r.config == config).values())
+        for config in configs
+    }
     acceptance = acceptance_table([r for own in kept.values() for r in own], configs)
-    performance = performance_table(records, [PLAIN, *configs], seed=plan.seed)
+    performance = performance_table([records], [PLAIN, *configs], seed=plan.seed)
     audits: Sequence[Audit] = ()
     if audit:
         decoding = Decoding(loaded.verifier, loaded.eos, plan.max_new_tokens)
@@ -61,7 +70,7 @@ def conclude(
         audits,
         Scene.of(description),
         description["warnings"],
-        joint_ratios(records, configs, seed=plan.seed),
+        joint_ratios([records], configs, seed=plan.seed),
     )
     longest = max(c.k for c in plan.configurations)
     lengths = {c.name: c.k for c in plan.configurations}

@@ -18,8 +18,8 @@ DEFINITIONS = {
     "ratio_low, ratio_high": "95 % interval of the ratio, studentised bootstrap over prompts; each "
     "row's own in performance.csv, wider in verdict.json, where it holds for the best of all",
     "end_to_end_ratio": "the same with prefill included",
-    "repeats": "of each prompt's repeats the one with the middle decode time counts, for "
-    "speed, prices and acceptance alike",
+    "repeats": "of each prompt's repeats the one with the middle decode time counts (of an even "
+    "number the two in the middle), for speed, prices and acceptance alike",
     "plain step": "decode time of plain decoding per token after the first, same run",
     "c_d, c_v, c_s": "draft, verify and remaining time of a round in plain steps",
     "break_even": "c_d + c_v + c_s: the acceptance length at which the speed equals plain "

@@ -7,8 +7,9 @@ cut off is judged on what it measured. Several runs of the same prompts are join
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,16 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
     """
     runs = [read(path) for path in dict.fromkeys(p.resolve() for p in paths)]
     check_same(runs)
-    records = joined(runs)
+    measured = paired(runs)
+    records = [record for own in measured for record in own]
     configs = in_order(runs, records)
-    if not configs or not any(r.config == PLAIN for r in records):
+    if not configs:
         raise DataError(
             f"{paths[0]}: no prompt was decoded both plainly and with a drafter;"
             " `breakeven bench --resume` goes on measuring"
         )
-    performance = performance_table(records, [PLAIN, *configs])
-    audits = {a.config: a for run in runs for a in run.audits}
+    performance = performance_table(measured, [PLAIN, *configs])
+    audits = worst(a for run in runs for a in run.audits)
     doubts = [str(w) for run in runs for w in listed(run.description.get("warnings"))]
     notes = tuple(note for run in runs for note in run.notes)
     verdict = decide(
@@ -131,7 +133,7 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
         list(audits.values()),
         replace(Scene.of(runs[0].description), prompts=len({r.id for r in records})),
         [*dict.fromkeys(doubts), *notes],
-        joint_ratios(records, configs),
+        joint_ratios(measured, configs),
     )
     outputs = {c: str(audits[c].verdict) if c in audits else "not audited" for c in configs}
     rows = tuple(row for row in performance if row.category == ALL)
@@ -202,26 +204,31 @@ def check_same(runs: Sequence[Found]) -> None:
                 )
 
 
-def joined(runs: Sequence[Found]) -> list[Record]:
-    """All records that have plain decoding beside them; repeats of later runs count on.
+def paired(runs: Sequence[Found]) -> list[list[Record]]:
+    """Run by run the records that have plain decoding of the same prompt beside them.
 
     A prompt that some configuration lacks, as after a cut, is left out for all.
     """
-    records: list[Record] = []
-    repeats = 0
+    beside = []
     for run in runs:
-        records += [shifted(r, repeats) for r in run.records]
-        repeats = 1 + max((r.repeat for r in records), default=-1)
+        plain = {r.id for r in run.records if r.config == PLAIN}
+        drafted = {r.id for r in run.records if r.config != PLAIN}
+        beside.append([r for r in run.records if r.id in plain & drafted])
     by_config: dict[str, set[str]] = {}
-    for record in records:
+    for record in chain.from_iterable(beside):
         by_config.setdefault(record.config, set()).add(record.id)
     shared = set.intersection(*by_config.values()) if by_config else set()
-    return [record for record in records if record.id in shared]
+    return [[record for record in own if record.id in shared] for own in beside]
 
 
-def shifted(record: Record, by: int) -> Record:
-    """The record as a later repeat."""
-    return replace(record, repeat=record.repeat + by) if by else record
+def worst(audits: Iterable[Recorded]) -> dict[str, Recorded]:
+    """One audit for each configuration: the last, but a bug that any run found stays one."""
+    found: dict[str, Recorded] = {}
+    for audit in audits:
+        known = found.get(audit.config)
+        if known is None or known.verdict is not Finding.BUG:
+            found[audit.config] = audit
+    return found
 
 
 def _audits(path: Path) -> tuple[tuple[Recorded, ...], tuple[str, ...]]:

@@ -1,20 +1,25 @@
 """How fast each configuration is beside plain decoding, and where a round's time goes.
 
-For each prompt the repeat with the middle decode time counts, all its parts together. Then the
+For each prompt the repeat with the middle decode time counts, all its parts together; of an even
+number of repeats the two in the middle, both alike, so that nobody gets the faster one. Then the
 columns of one row fit each other: ``ratio = acceptance_length / break_even``, exactly so when the
 outputs are as long as plain decoding's.
+
+A configuration is compared with plain decoding of the same run only. Where several runs measured
+it, each gives its own pairs, and a prompt's pairs are added up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from breakeven.cost.breakeven import RoundCost
-from breakeven.measure.acceptance import ALL, Acceptance, by_category
+from breakeven.measure.acceptance import ALL, Acceptance
 from breakeven.measure.configuration import PLAIN
 from breakeven.measure.records import Record
 from breakeven.measure.statistics import (
@@ -26,6 +31,9 @@ from breakeven.measure.statistics import (
     ratio_of_totals,
     spread,
 )
+
+Middle = tuple[Record, Record]
+"""The two repeats in the middle; of an odd number the one in the middle, twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,95 +64,143 @@ class Performance:
         return asdict(self)
 
 
-def middle(records: Iterable[Record]) -> dict[str, Record]:
-    """Of each prompt's repeats the one with the middle decode time (the lower of two)."""
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What counts of one prompt in one run: a configuration's repeats and plain decoding's."""
+
+    own: Middle
+    plain: Middle
+
+    @property
+    def id(self) -> str:
+        """The prompt."""
+        return self.own[0].id
+
+    @property
+    def category(self) -> str:
+        """The prompt's category."""
+        return self.own[0].category
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is decoding to compare: an answer of one token has none."""
+        return all(record.tokens > 1 for record in (*self.own, *self.plain))
+
+    def seconds(self, *, prefill: bool = False) -> tuple[float, float]:
+        """Plain decoding's seconds and the candidate's, at plain decoding's output length.
+
+        Lengths differ only where a near-tie made the outputs part; then time per token is compared.
+        """
+        steps = sum(r.tokens - 1 for r in self.plain)
+        scale = steps / sum(r.tokens - 1 for r in self.own)
+        baseline = sum(r.decode_s for r in self.plain)
+        candidate = sum(r.decode_s for r in self.own) * scale
+        if prefill:
+            baseline += sum(r.prefill_s for r in self.plain)
+            candidate += sum(r.prefill_s for r in self.own)
+        return baseline / 2, candidate / 2
+
+
+def middle(records: Iterable[Record]) -> dict[str, Middle]:
+    """Of each prompt's repeats the one with the middle decode time, or the two in the middle."""
     repeats: dict[str, list[Record]] = {}
     for record in records:
         repeats.setdefault(record.id, []).append(record)
-    return {
-        id: sorted(group, key=lambda r: r.decode_s)[(len(group) - 1) // 2]
-        for id, group in repeats.items()
-    }
+    ordered = {id: sorted(group, key=lambda r: r.decode_s) for id, group in repeats.items()}
+    return {id: (g[(len(g) - 1) // 2], g[len(g) // 2]) for id, g in ordered.items()}
 
 
-def counted(records: Sequence[Record], config: str) -> list[Record]:
-    """The records of a configuration that its tables are made of: each prompt's middle repeat."""
-    return list(middle(r for r in records if r.config == config).values())
+def pairs(runs: Iterable[Sequence[Record]], config: str) -> list[Pair]:
+    """A configuration beside plain decoding of the same prompt, run by run."""
+    found = []
+    for records in runs:
+        plain = middle(r for r in records if r.config == PLAIN)
+        own = middle(r for r in records if r.config == config)
+        found += [Pair(own[id], plain[id]) for id in plain if id in own]
+    return found
+
+
+def counted(middles: Iterable[Middle]) -> list[Record]:
+    """The records that tables are made of; each once where every number of repeats is odd."""
+    middles = list(middles)
+    lower = [low for low, _ in middles]
+    if all(low is high for low, high in middles):
+        return lower
+    return lower + [high for _, high in middles]
 
 
 def performance_table(
-    records: Sequence[Record], configs: Iterable[str], *, seed: int = 0
+    runs: Sequence[Sequence[Record]], configs: Iterable[str], *, seed: int = 0
 ) -> list[Performance]:
     """Plain decoding and every configuration, with every category.
 
-    The intervals of the categories, over all configurations, hold at once; those over all
-    prompts are each configuration's own (see :func:`joint_ratios`).
+    ``runs`` hold the records of each run. The intervals of the categories, over all
+    configurations, hold at once; those over all prompts are each configuration's own (see
+    :func:`joint_ratios`).
     """
-    plain = middle(r for r in records if r.config == PLAIN)
     configs = list(configs)
     drafting = sum(config != PLAIN for config in configs)
-    many = max(1, drafting * len({record.category for record in plain.values()}))
+    many = max(1, drafting * len({pair.category for pair in pairs(runs, PLAIN)}))
     table = []
     for config in configs:
-        own = middle(r for r in records if r.config == config)
-        for category, group in by_category(own.values()):
+        for category, group in _by_category(pairs(runs, config)):
             compared = 1 if category == ALL else many
-            table.append(compare(config, category, group, plain, seed, compared))
+            table.append(compare(config, category, group, seed, compared))
     return table
 
 
 def joint_ratios(
-    records: Sequence[Record], configs: Sequence[str], *, seed: int = 0
+    runs: Sequence[Sequence[Record]], configs: Sequence[str], *, seed: int = 0
 ) -> dict[str, Estimate]:
     """The ratio of each drafting configuration over all prompts; the intervals hold all at once.
 
     Empty when no prompt has an answer of two tokens or more from everybody.
     """
-    plain = middle(r for r in records if r.config == PLAIN)
-    answers = [middle(r for r in records if r.config == config) for config in configs]
-    shared = [id for id in plain if all(_comparable(own[id], plain[id]) for own in answers)]
+    answers = [[p for p in pairs(runs, config) if p.comparable] for config in configs]
+    shared = [p.id for p in pairs(runs, PLAIN)]
+    for own in answers:
+        there = {p.id for p in own}
+        shared = [id for id in shared if id in there]
     if not shared:
         return {}
-    times = [_seconds([(own[id], plain[id]) for id in shared]) for own in answers]
+    place = {id: i for i, id in enumerate(shared)}
+    times = [
+        _seconds(sorted((p for p in own if p.id in place), key=lambda p: place[p.id]))
+        for own in answers
+    ]
     return dict(zip(configs, joint_intervals(times, seed=seed), strict=True))
 
 
 def compare(
-    config: str,
-    category: str,
-    group: Sequence[Record],
-    plain: dict[str, Record],
-    seed: int = 0,
-    compared: int = 1,
+    config: str, category: str, group: Sequence[Pair], seed: int = 0, compared: int = 1
 ) -> Performance:
     """One configuration on some prompts beside plain decoding on the same ones.
 
     ``compared``: so many such intervals are to hold at once.
     """
     nan = float("nan")
-    partners = [plain[record.id] for record in group]
-    pairs = [(r, p) for r, p in zip(group, partners, strict=True) if _comparable(r, p)]
-    times = _seconds(pairs)
-    decode = paired_interval(*times, seed=seed, compared=compared) if pairs else Estimate(nan)
-    step = plain_step(partners)
-    cost = round_cost(group, step)
-    steps = sum(r.tokens - 1 for r in group)
+    own = counted(pair.own for pair in group)
+    kept = [pair for pair in group if pair.comparable]
+    times = _seconds(kept)
+    decode = paired_interval(*times, seed=seed, compared=compared) if kept else Estimate(nan)
+    cost = round_cost(own, plain_step(chain.from_iterable(pair.plain for pair in group)))
+    steps = sum(r.tokens - 1 for r in own)
     return Performance(
         config=config,
         category=category,
-        tokens_per_s=steps / sum(r.decode_s for r in group),
+        tokens_per_s=steps / sum(r.decode_s for r in own),
         ratio=decode.value,
         ratio_low=decode.low,
         ratio_high=decode.high,
-        end_to_end_ratio=ratio_of_totals(*_seconds(pairs, prefill=True)) if pairs else nan,
+        end_to_end_ratio=ratio_of_totals(*_seconds(kept, prefill=True)) if kept else nan,
         c_d=cost.draft if cost else nan,
         c_v=cost.verify if cost else nan,
         c_s=cost.other if cost else nan,
         break_even=cost.break_even if cost else nan,
-        acceptance_length=Acceptance.of(config, category, group).acceptance_length,
-        mean_ratio=mean_of_ratios(*times) if pairs else nan,
-        spread=spread(*times) if pairs else nan,
-        prompts=len(pairs),
+        acceptance_length=Acceptance.of(config, category, own).acceptance_length,
+        mean_ratio=mean_of_ratios(*times) if kept else nan,
+        spread=spread(*times) if kept else nan,
+        prompts=len({pair.id for pair in kept}),
     )
 
 
@@ -168,22 +224,18 @@ def round_cost(group: Sequence[Record], step: float) -> RoundCost | None:
     )
 
 
-def _comparable(record: Record, plain: Record) -> bool:
-    """An answer of one token has no decoding to compare."""
-    return record.tokens > 1 and plain.tokens > 1
+def _by_category(group: Sequence[Pair]) -> Iterator[tuple[str, Sequence[Pair]]]:
+    """All pairs under :data:`ALL`, then those of each category by name."""
+    yield ALL, group
+    for category in sorted({pair.category for pair in group}):
+        yield category, [pair for pair in group if pair.category == category]
 
 
-def _seconds(
-    pairs: Sequence[tuple[Record, Record]], *, prefill: bool = False
-) -> tuple[Floats, Floats]:
-    """Plain decoding's seconds and the candidate's, scaled to plain decoding's output length.
-
-    Lengths differ only where a near-tie made the outputs part; then time per token is compared.
-    """
-    scale = np.array([(p.tokens - 1) / (r.tokens - 1) for r, p in pairs])
-    baseline = np.array([p.decode_s for _, p in pairs])
-    candidate = np.array([r.decode_s for r, _ in pairs]) * scale
-    if prefill:
-        baseline = baseline + np.array([p.prefill_s for _, p in pairs])
-        candidate = candidate + np.array([r.prefill_s for r, _ in pairs])
+def _seconds(group: Iterable[Pair], *, prefill: bool = False) -> tuple[Floats, Floats]:
+    """Seconds of plain decoding and of the candidate by prompt, in order of appearance."""
+    totals: dict[str, Floats] = {}
+    for pair in group:
+        seconds = np.array(pair.seconds(prefill=prefill))
+        totals[pair.id] = totals.get(pair.id, np.zeros(2)) + seconds
+    baseline, candidate = np.array(list(totals.values())).reshape(-1, 2).T
     return baseline, candidate

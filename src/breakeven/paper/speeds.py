@@ -10,7 +10,7 @@ from typing import Any
 
 from breakeven.measure.acceptance import ALL, Acceptance
 from breakeven.measure.configuration import PLAIN
-from breakeven.measure.performance import compare, middle, plain_step
+from breakeven.measure.performance import compare, counted, middle, pairs, plain_step
 from breakeven.measure.records import Record
 from breakeven.measure.statistics import TAIL, student_t
 
@@ -75,13 +75,12 @@ class Figures:
 
 def figures(records: Sequence[Record], configs: Iterable[str], *, seed: int = 0) -> list[Figures]:
     """Plain decoding and every configuration; ratios are paired by prompt."""
-    plain = middle(r for r in records if r.config == PLAIN)
-    step = plain_step(plain.values())
+    step = plain_step(counted(middle(r for r in records if r.config == PLAIN).values()))
     table = []
     for config in dict.fromkeys((PLAIN, *configs)):
         own = [r for r in records if r.config == config]
-        kept = list(middle(own).values())
-        speed = compare(config, ALL, kept, plain, seed)
+        kept = counted(middle(own).values())
+        speed = compare(config, ALL, pairs([records], config), seed)
         acceptance = Acceptance.of(config, ALL, kept)
         rounds = acceptance.rounds or 1
         table.append(
@@ -99,7 +98,7 @@ def figures(records: Sequence[Record], configs: Iterable[str], *, seed: int = 0)
                 verify_s=sum(r.verify_s for r in kept) / rounds,
                 other_s=sum(r.other_s for r in kept) / rounds,
                 step_s=step,
-                prompts=len(kept),
+                prompts=len({r.id for r in kept}),
             )
         )
     return table
