@@ -90,7 +90,7 @@ def test_the_result_has_every_variant_and_says_what_the_group_means(
     assert run(words(grid, artifact, out)) == 0
     shown = capsys.readouterr().out
     assert "block: How many masks?" in shown
-    assert "output: plain decoding's, in all 30 answers of all 3 variants" in shown
+    assert "output: plain decoding's, in 30 answers of 3 variants" in shown
     assert "short (a shorter draft): " in shown
     assert "tokens per round against two" in shown
     found = json.loads((out / "ablation.json").read_text())
@@ -276,7 +276,7 @@ def test_a_dry_run_counts_what_is_left_and_changes_nothing(
     shown = capsys.readouterr().out
     assert "  two: peft-bd-gated, trainable " in shown
     assert "  short: peft-bd-gated, weights of three" in shown
-    assert "4 runs of 2 steps of 2 rows, from 4 training rows; 4 runs and 8 steps are left" in shown
+    assert "4 runs of 2 steps of 2 rows, from 4 training rows; left to train: 4 runs" in shown
     assert "then 30 answers" in shown
     assert "--rehearse" in shown
     assert run(words(grid, artifact, out, "budget.train.max_minutes=5", "--dry-run")) == 0

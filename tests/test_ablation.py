@@ -196,5 +196,5 @@ def test_a_group_without_any_difference_says_how_large_one_could_be() -> None:
 def test_what_is_said_of_the_outputs() -> None:
     ties = {"a": Equality(Finding.NEAR_TIE, 8, 1), "b": Equality(Finding.INCONCLUSIVE, 8, 0)}
     line = verdict_line(ties)
-    assert "in all 16 answers of all 2 variants, 1 of them after a near-tie" in line
+    assert "in 16 answers of 2 variants, 1 of them after a near-tie" in line
     assert "nothing was drafted by b" in line

@@ -225,7 +225,7 @@ def test_a_file_without_one_good_line_is_refused(
     file = tmp_path / "prompts.jsonl"
     file.write_text("{\n{\n")
     assert generate(model, "--file", str(file)) == 2
-    assert "all 2 lines are broken, first: not JSON" in capsys.readouterr().err
+    assert "broken: 2 lines, the first: not JSON" in capsys.readouterr().err
 
 
 def test_a_calibration_of_another_model_is_refused(

@@ -99,7 +99,7 @@ def test_prices_that_no_configuration_reads_are_named(
 
 def test_a_dry_run_writes_nothing(artifact: Path, tmp_path: Path, capsys: Captured) -> None:
     assert bench(artifact, tmp_path / "run", "--dry-run") == 0
-    assert "4 prompts, 1 times each: 12 answers" in capsys.readouterr().out
+    assert "4 prompts, 1 time each: 12 answers" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
     assert bench(artifact, tmp_path / "run", "--dry-run", "--json") == 0
     told = json.loads(capsys.readouterr().out)

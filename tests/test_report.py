@@ -177,7 +177,7 @@ def test_requests_are_read_up_to_the_cut(run: Path) -> None:
     read = load_run(run)
     assert len(read.requests) == 10
     (note,) = read.notes
-    assert note.text == "cut off at line 11; the 10 requests before it were read"
+    assert note.text == "cut off at line 11; read before it: 10 requests"
 
 
 def test_without_a_verdict_it_is_read_off_the_ratios(run: Path) -> None:

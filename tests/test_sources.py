@@ -116,7 +116,7 @@ def test_jsonl_reads_a_byte_order_mark_and_stops_at_the_limit(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [("", r"no prompt in it \(empty\)"), ("{\n[]\n", "all 2 lines are broken, first: not JSON")],
+    [("", r"no prompt in it \(empty\)"), ("{\n[]\n", "broken: 2 lines, the first: not JSON")],
 )
 def test_jsonl_is_fatal_only_when_nothing_is_left(tmp_path: Path, content: str, line: str) -> None:
     path = tmp_path / "mine.jsonl"

@@ -213,10 +213,22 @@ def test_twice_as_fast_is_said_so() -> None:
     assert "between 2.2 times as fast and 2.9 times as fast" in found.sentence
 
 
+def test_a_sentence_keeps_to_one_unit() -> None:
+    found = verdict(row("oracle-k8", 1.61, 1.33, 2.1))
+    assert "oracle-k8 is 1.61 times as fast as plain decoding" in found.sentence
+    assert "between 1.33 times as fast and 2.1 times as fast" in found.sentence
+    slow = row("oracle-k8", 0.9, 0.8, 0.95, acceptance_length=2.4, c_d=0.5)
+    outlook = next(r for r in verdict(slow).reasons if "with free drafts" in r)
+    assert "with free drafts it would be 1.85 times as fast" in outlook  # 2.4 / 1.3
+    assert "with both 2.2 times as fast" in outlook  # 2.4 / 1.1
+    assert " % faster" not in outlook
+
+
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (1.02, 2.4, "between 2 % faster and 2.4 times as fast"),
+        (1.02, 2.4, "between 1.02 times as fast and 2.4 times as fast"),
+        (1.02, 1.98, "between 2 % and 98 % faster"),
         (0.5, 0.6, "between 40 % and 50 % slower"),
     ],
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from breakeven.ablation.trials import Trials
+from breakeven.counting import counted
 from breakeven.measure.audit import Audit, Finding, Level, judge
 from breakeven.measure.inspection import of_record
 from breakeven.measure.prompts import Prompt
@@ -71,7 +72,7 @@ def verdict_line(found: Mapping[str, Equality]) -> str:
     >>> verdict_line({"a": Equality(Finding.EQUAL, 8, 0), "b": Equality(Finding.BUG, 8, 2)})
     "output: NOT plain decoding's for b; its numbers are void"
     >>> verdict_line({"a": Equality(Finding.EQUAL, 8, 0)})
-    "output: plain decoding's, in all 8 answers of all 1 variants"
+    "output: plain decoding's, in 8 answers of 1 variant"
     """
     bugs = [name for name, equality in found.items() if equality.verdict is Finding.BUG]
     if bugs:
@@ -79,7 +80,8 @@ def verdict_line(found: Mapping[str, Equality]) -> str:
         return f"output: NOT plain decoding's for {', '.join(bugs)}; {owner} numbers are void"
     answers = sum(equality.answers for equality in found.values())
     ties = sum(equality.differing for equality in found.values())
-    line = f"output: plain decoding's, in all {answers} answers of all {len(found)} variants"
+    scale = f"{counted(answers, 'answer')} of {counted(len(found), 'variant')}"
+    line = f"output: plain decoding's, in {scale}"
     silent = [n for n, equality in found.items() if equality.verdict is Finding.INCONCLUSIVE]
     line += f", {ties} of them after a near-tie" if ties else ""
     return line + (f"; nothing was drafted by {', '.join(silent)}" if silent else "")

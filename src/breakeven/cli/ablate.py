@@ -19,6 +19,7 @@ from breakeven.cli.options import (
     Threads,
 )
 from breakeven.cli.shipped import shipped
+from breakeven.counting import counted
 
 if TYPE_CHECKING:
     from breakeven.ablation.conclusion import Result
@@ -151,13 +152,19 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
         how = f"; decoded with {options}" if options else ""
         print(f"  {variant['name']}: {variant['drafter']}, {source}{how}")
     minutes = plan["max_minutes_per_run"]
-    ends = f"{plan['steps_per_run']} steps" + (f" or {minutes:g} minutes" if minutes else "")
-    print(
-        f"{plan['runs']} runs of {ends} of {plan['rows_per_step']} rows, from "
-        f"{plan['training_rows']} training rows; {len(plan['runs_to_train'])} runs and "
-        f"{plan['steps']} steps are left to train"
+    ends = f"{counted(plan['steps_per_run'], 'step')}" + (
+        f" or {minutes:g} minutes" if minutes else ""
     )
-    print(f"then {plan['answers']} answers, plain decoding beside them; to {plan['out']}")
+    print(
+        f"{counted(plan['runs'], 'run')} of {ends} of {counted(plan['rows_per_step'], 'row')}, "
+        "from "
+        f"{counted(plan['training_rows'], 'training row')}; left to train: "
+        f"{counted(len(plan['runs_to_train']), 'run')} and "
+        f"{counted(plan['steps'], 'step')}"
+    )
+    print(
+        f"then {counted(plan['answers'], 'answer')}, plain decoding beside them; to {plan['out']}"
+    )
     if minutes:
         longest = minutes * len(plan["runs_to_train"])
         print(f"training takes at most {longest:g} min; the answers come on top")

@@ -14,6 +14,7 @@ from pydantic import PositiveFloat
 from breakeven.cli.options import DryRun, Force, Json, OutPath, Overrides, RecipePath, Threads
 from breakeven.cli.shipped import shipped
 from breakeven.config import Section, load_recipe, write_recipe
+from breakeven.counting import counted
 from breakeven.errors import OutputExistsError, RecipeError, nearest
 from breakeven.measure.recipe import BenchRecipe
 
@@ -132,8 +133,9 @@ def plan(settings: DemoRecipe) -> str:
     names = [c.name for c in bench.configurations]
     answers = bench.prompts.count * bench.repeats * (len(names) + 1)
     lines.append(
-        f"decode {bench.prompts.count} held-out prompts {bench.repeats} times plainly and with "
-        f"{', '.join(names)}: {answers} answers of at most {bench.max_new_tokens} tokens"
+        f"decode {counted(bench.prompts.count, 'held-out prompt')} "
+        f"{counted(bench.repeats, 'time')} plainly and with "
+        f"{', '.join(names)}: {counted(answers, 'answer')} of at most {bench.max_new_tokens} tokens"
     )
     return "\n".join([*lines, "audit every answer", "draw report.html"])
 
@@ -165,7 +167,7 @@ def walk(settings: DemoRecipe, out: Path, threads: int | None, *, quiet: bool) -
     result = measured(with_folders(settings.bench, folders), loaded, artifact, out / "bench")
     step("Audit: is every answer the verifier's own?")
     for audit in () if quiet else result.audits:
-        print(f"{audit.config}: {audit.verdict.value}, {audit.tokens} tokens compared")
+        print(f"{audit.config}: {audit.verdict.value}, {counted(audit.tokens, 'token')} compared")
     step("Draw the report")
     write_report([out / "bench"], out / "report.html", force=True)
     if not quiet:
@@ -221,8 +223,10 @@ def trained(
     report = train_drafter(training_recipe(training), loaded, artifact, folder)
     if not quiet:
         real = report.outcome.validated.real
-        print(f"{report.sizes}; {report.outcome.counts.step} steps")
-        print(f"acceptance length {real.length:.2f} on {real.prompts} validation prompts")
+        print(f"{report.sizes}; {counted(report.outcome.counts.step, 'step')}")
+        print(
+            f"acceptance length {real.length:.2f} on {counted(real.prompts, 'validation prompt')}"
+        )
     return folder
 
 

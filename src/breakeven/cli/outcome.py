@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from breakeven.counting import counted
 from breakeven.measure.doubts import few_prompts
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def forecast_lines(found: Forecast) -> list[str]:
     minutes = found.seconds / 60
     return [
         f"would run {', '.join(found.configurations)}",
-        f"on {found.prompts} prompts, {found.repeats} times each: {found.trials} answers",
+        f"on {counted(found.prompts, 'prompt')}, {counted(found.repeats, 'time')} each: "
+        f"{counted(found.trials, 'answer')}",
         f"in at most about {minutes:.0f} min" if minutes >= 2 else f"in {found.seconds:.0f} s",
         f"which shows differences of {100 * found.detectable:.0f} % or more (minimum detectable "
         "effect: 80 % power at 95 % confidence)",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from breakeven.cli.options import DryRun, Force, Json, Overrides
+from breakeven.counting import counted
 
 if TYPE_CHECKING:
     from breakeven.data.contract import Contract
@@ -90,14 +91,14 @@ def _settings(recipe: Path, overrides: Sequence[str]) -> PrepareRecipe:
 def _show_written(contract: Contract, empty: int, out: Path) -> None:
     """What stands in the folder now."""
     rows, tokens = sum(contract.splits.values()), sum(contract.tokens.values())
-    print(f"wrote {rows} rows, {tokens} continuation tokens to {out}")
+    print(f"wrote {counted(rows, 'row')}, {counted(tokens, 'continuation token')} to {out}")
     if empty:
-        print(f"dropped {empty} rows whose continuation is empty")
+        print(f"dropped {counted(empty, 'row')} without a continuation")
 
 
 def _show(summary: dict[str, Any]) -> None:
     """The plan, for people."""
-    print(f"{summary['prompts']} prompts, {summary['prompt_tokens']} tokens")
+    print(f"{counted(summary['prompts'], 'prompt')}, {counted(summary['prompt_tokens'], 'token')}")
     for title in ("splits", "categories"):
         print(f"  {title}: " + ", ".join(f"{k} {v}" for k, v in summary[title].items()))
     for source, counts in summary["sources"].items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from breakeven.cli.options import ArtifactPath, Device, Force, Json, Overrides, Threads
+from breakeven.counting import counted
 
 if TYPE_CHECKING:
     from breakeven.data.artifact import Artifact
@@ -151,11 +152,14 @@ def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(plan, indent=2))
         return
     minutes = plan["max_minutes"]
-    ends = f"{plan['steps']} steps of {plan['rows_per_step']} rows"
+    ends = f"{counted(plan['steps'], 'step')} of {counted(plan['rows_per_step'], 'row')}"
     if minutes:
         ends += f", or {minutes:g} minutes if they are over first"
     print(f"{plan['drafter']} for {plan['verifier']}: {plan['parameters']}")
-    print(f"  {plan['rows']['train']} training rows, {plan['rows']['validation']} validation rows")
+    print(
+        f"  {counted(plan['rows']['train'], 'training row')}, "
+        f"{counted(plan['rows']['validation'], 'validation row')}"
+    )
     print(f"  {ends}; to {plan['out']}")
     if not minutes:
         print(
@@ -182,7 +186,8 @@ def _rehearse(
         return
     print(
         f"a step took {found.step_s:.2f} s, validating a prompt {found.prompt_s:.2f} s: "
-        f"{found.steps} steps and {found.validations} validations of {found.prompts} prompts take "
+        f"{counted(found.steps, 'step')} and {counted(found.validations, 'validation')} of "
+        f"{counted(found.prompts, 'prompt')} take "
         f"at most about {found.minutes:.0f} min here; nothing was kept"
     )
 
@@ -195,11 +200,12 @@ def _show(report: Report, out: Path) -> None:
     if report.resumed_step:
         print(f"continued from step {report.resumed_step}")
     print(
-        f"{outcome.counts.step} steps, {outcome.counts.tokens:,} tokens, "
+        f"{counted(outcome.counts.step, 'step')}, {counted(outcome.counts.tokens, 'token')}, "
         f"{outcome.counts.elapsed_s / 60:.1f} minutes; kept step {outcome.counts.best_step}"
     )
     print(
-        f"AL {real.length:.3f} on {real.prompts} validation prompts (tokens committed / verify "
+        f"AL {real.length:.3f} on {counted(real.prompts, 'validation prompt')} (tokens "
+        "committed / verify "
         f"passes, bonus included); simulated AL {found.simulated.acceptance_length:.3f}"
     )
     print(found.wiring)

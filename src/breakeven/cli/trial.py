@@ -9,6 +9,7 @@ import typer
 
 from breakeven.cli.recipes import is_typed, resolved
 from breakeven.cli.shipped import shipped
+from breakeven.counting import counted
 from breakeven.errors import DrafterError
 from breakeven.measure.recipe import AuditRecipe, BenchRecipe, PromptSection, TrialRecipe
 
@@ -112,7 +113,8 @@ def affordable(what: PromptSection, rows: int) -> int:
     if "count" in what.model_fields_set or not 0 < rows < what.count:
         return what.count
     print(
-        f"the split '{what.split}' has {rows} prompts, fewer than the usual {what.count}: "
+        f"the split '{what.split}' has {counted(rows, 'prompt')}, fewer than the usual "
+        f"{what.count}: "
         "all are taken",
         file=sys.stderr,
     )

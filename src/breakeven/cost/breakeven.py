@@ -21,6 +21,7 @@ from itertools import accumulate
 from operator import mul
 
 from breakeven.cost.curve import CostCurve
+from breakeven.counting import counted
 from breakeven.errors import RecipeError
 
 Price = Callable[[int], float]
@@ -93,7 +94,7 @@ def alpha_for(committed: float, k: int) -> float:
     """
     if not 1.0 <= committed <= k + 1:
         raise RecipeError(
-            f"{committed:g} tokens a round: {k} drafts commit between 1 and {k + 1} tokens"
+            f"{committed:g} tokens a round: {counted(k, 'draft')} can commit 1 to {k + 1} tokens"
         )
     low, high = 0.0, 1.0
     while high - low > 1e-12:

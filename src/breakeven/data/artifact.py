@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from breakeven.core import Finish
+from breakeven.counting import counted
 from breakeven.data.contract import Contract
 from breakeven.errors import DataError, nearest
 
@@ -83,7 +84,8 @@ def load_artifact(path: Path | str, identity: Identity | None = None) -> Artifac
         found = sum(_count(shard) for shard in shards[split])
         if found != expected:
             raise DataError(
-                f"{folder}: split '{split}' has {found} rows in {len(shards[split])} files, the "
+                f"{folder}: split '{split}' has {counted(found, 'row')} in "
+                f"{counted(len(shards[split]), 'file')}, the "
                 f"contract says {expected}; a file is missing, copy the artifact again"
             )
     return Artifact(folder, contract, shards)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from breakeven.cost.ledger import Ledger
+from breakeven.counting import counted
 from breakeven.decode.batch import Batch
 from breakeven.decode.policy.base import Policy
 from breakeven.decode.policy.fixed import Fixed
@@ -68,7 +69,8 @@ def check(request: Request, verifier: Verifier, tokenizer: Any = None) -> None:
         raise DataError(f"{name}: the prompt is empty; give at least one token")
     if len(prompt) >= limit:
         raise DataError(
-            f"{name}: the prompt has {len(prompt)} tokens, the model takes {limit} with the "
+            f"{name}: the prompt has {counted(len(prompt), 'token')}, the model takes {limit} "
+            "with the "
             "answer; shorten it"
         )
     if request.max_new_tokens < 1:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from breakeven.counting import counted
 from breakeven.errors import DataError
 from breakeven.measure.acceptance import ALL
 from breakeven.measure.answers import Answer
@@ -178,7 +179,8 @@ def whole_records(path: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
         except ValueError:
             what = "cut off" if number == len(lines) else "broken"
             notes += [
-                f"{path} is {what} at line {number}; the {number - 1} records before it count"
+                f"{path} is {what} at line {number}; only the {counted(number - 1, 'record')} "
+                "before it count"
             ]
             break
         if records.setdefault(record.key, record) is not record:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 from typing import Protocol, TypeVar
 
+from breakeven.counting import counted
 from breakeven.errors import DataError
 
 
@@ -46,7 +47,8 @@ def choose(rows: Iterable[P], count: int, seed: int = 0) -> list[P]:
     picked = [row for row in chain.from_iterable(in_turn) if row is not None]
     if not 1 <= count <= len(picked):
         raise DataError(
-            f"{count} prompts asked for (--prompts): this split has {len(picked)}; give 1 to "
+            f"{counted(count, 'prompt')} asked for (--prompts): this split has {len(picked)}; "
+            "give 1 to "
             f"{len(picked)}, or prepare a larger split"
         )
     return picked[:count]

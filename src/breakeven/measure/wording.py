@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from breakeven.counting import counted
 from breakeven.measure.acceptance import ALL
 from breakeven.measure.answers import Answer, answer
 from breakeven.measure.audit import Audited, Finding
@@ -17,6 +18,8 @@ from breakeven.measure.statistics import prompts_to_decide
 MANY_PROMPTS = 1000
 ANYTHING = "pays whatever is accepted"
 """What a break-even below 1 means: a round costs less than a plain step and yields a token."""
+TIMES = 2.0
+"""From here on a ratio is told as times, not as per cent."""
 WILD = 3.0
 """An interval whose ends lie further apart than this factor tells nothing."""
 
@@ -41,7 +44,7 @@ class Scene:
 
 def summary_line(audit: Audited) -> str:
     """One line a person can read about one configuration."""
-    scale = f"{audit.tokens} tokens of {len(audit.outputs)} answers"
+    scale = f"{counted(audit.tokens, 'token')} of {counted(len(audit.outputs), 'answer')}"
     match str(audit.verdict):
         case "equal":
             return f"{audit.config}: equal, {scale} are plain decoding's own"
@@ -61,19 +64,24 @@ def summary_line(audit: Audited) -> str:
         )
     worst = audit.bugs[0]
     return (
-        f"{audit.config}: bug, {len(audit.bugs)} tokens are not the verifier's, the first at "
+        f"{audit.config}: bug, not the verifier's own: {counted(len(audit.bugs), 'token')}, the "
+        "first at "
         f"position {worst.position} of '{worst.id}'"
     )
 
 
-def speed(ratio: float) -> str:
-    """A ratio of speeds in words.
+def speed(ratio: float, *, beside: float = 1.0) -> str:
+    """A ratio of speeds in words; its unit suits the ratio ``beside`` it in the sentence as well.
 
     >>> speed(1.214), speed(0.93), speed(2.5), speed(1.001)
     ('21 % faster', '7 % slower', '2.5 times as fast', '0 % faster')
+    >>> speed(1.214, beside=2.5)
+    '1.21 times as fast'
     """
-    if ratio >= 2:
+    if ratio >= TIMES:
         return f"{ratio:.1f} times as fast"
+    if beside >= TIMES:
+        return f"{ratio:.2f} times as fast"
     change = round(100 * (ratio - 1))
     return f"{-change} % slower" if change < 0 else f"{change} % faster"
 
@@ -85,8 +93,10 @@ def between(low: float, high: float) -> str:
     'between 14 % and 27 % faster'
     >>> between(0.97, 1.08)
     'between 3 % slower and 8 % faster'
+    >>> between(1.33, 2.1)
+    'between 1.33 times as fast and 2.1 times as fast'
     """
-    left, right = speed(low), speed(high)
+    left, right = speed(low, beside=high), speed(high)
     if left.endswith("% faster") and right.endswith("% faster"):
         left = left.removesuffix(" faster")
     if left.endswith("slower") and right.endswith("slower"):
@@ -105,7 +115,8 @@ def sentence(found: Answer, best: Performance, audit: Audited | None, scene: Sce
         )
     if math.isnan(best.ratio):
         return "Undecided: no answer had a second token, so there was no decoding to compare."
-    measured = f"{speed(best.ratio)} than" if best.ratio < 2 else f"{speed(best.ratio)} as"
+    known = speed(best.ratio, beside=best.ratio_high)
+    measured = f"{known} {'as' if known.endswith('fast') else 'than'}"
     where = f"plain decoding of {scene.verifier} on this machine ({scene.machine})"
     if math.isnan(best.ratio_low):
         return (
@@ -196,12 +207,14 @@ def account(row: Performance, found: Answer) -> str:
 def outlook(row: Performance) -> str:
     """What would have to change: acceptance, the price of drafts, or that of the verify pass."""
     income, flat = row.acceptance_length, min(row.c_v, 1.0)
+    free, level, both = (
+        income / price for price in (row.c_v + row.c_s, row.c_d + flat + row.c_s, flat + row.c_s)
+    )
     return (
         f"{row.config} {would_pay(row.break_even)}; "
-        f"with free drafts it would be {speed(income / (row.c_v + row.c_s))}, "
-        f"with a verify pass at the price of a plain step "
-        f"{speed(income / (row.c_d + flat + row.c_s))}, "
-        f"with both {speed(income / (flat + row.c_s))}"
+        f"with free drafts it would be {speed(free, beside=both)}, "
+        f"with a verify pass at the price of a plain step {speed(level, beside=both)}, "
+        f"with both {speed(both)}"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from breakeven.counting import counted
 from breakeven.errors import RecipeError, nearest
 from breakeven.paper.recipe import NAMES, DecodingSection, PaperRecipe
 from breakeven.paper.session import Session
@@ -153,7 +154,9 @@ def _common(recipe: PaperRecipe) -> dict[str, Any]:
 
 def _size(section: DecodingSection) -> str:
     times = "once" if section.repeats == 1 else f"{section.repeats} times"
-    return f"{section.prompts} prompts {times}, {section.max_new_tokens} tokens"
+    return (
+        f"{counted(section.prompts, 'prompt')} {times}, {counted(section.max_new_tokens, 'token')}"
+    )
 
 
 def _decoding(recipe: PaperRecipe, section: DecodingSection, drafted: int, step_ms: float) -> float:

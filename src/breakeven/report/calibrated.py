@@ -8,6 +8,7 @@ from itertools import pairwise
 from breakeven.cost.breakeven import RoundCost, expected_committed
 from breakeven.cost.calibration import Calibration
 from breakeven.cost.oracle import Oracle, RoundTime
+from breakeven.counting import counted
 from breakeven.errors import DataError, nearest
 from breakeven.report.prospect import Line, ladder_lines
 from breakeven.report.variations import USUAL, Ladder, WhatIf
@@ -29,7 +30,8 @@ def calibrated_lines(
     if drafter is not None and drafter not in found.drafters:
         raise DataError(f"no drafter '{drafter}'; {nearest(drafter, found.drafters)}")
     title = (
-        f"{found.verifier['name']}, {found.mode}, {found.threads} threads: plain decoding"
+        f"{found.verifier['name']}, {found.mode}, {counted(found.threads, 'thread')}: plain "
+        "decoding"
         f" {1 / found.step_seconds:.1f} tok/s behind {found.base} tokens"
     )
     names = list(found.drafters) if drafter is None else [drafter]
@@ -76,7 +78,7 @@ def _drafter_lines(
 
 
 def _need(name: str, k: int, cost: RoundCost) -> Line:
-    end = f"{k} drafts commit at most {k + 1} tokens."
+    end = f"{counted(k, 'draft')} can commit at most {k + 1} tokens."
     if cost.break_even < 1:
         end = "so it pays whatever is accepted."
     meaning = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from breakeven.counting import counted
 from breakeven.errors import DataError
 from breakeven.report.run import Note, Run
 
@@ -77,6 +78,6 @@ def machine_notes(runs: Sequence[Run]) -> list[Note]:
 
 def _show(value: Any) -> str:
     if isinstance(value, frozenset):
-        return f"{len(value)} prompts"
+        return f"{counted(len(value), 'prompt')}"
     text = str(value)
     return text if len(text) <= 24 else f"{text[:12]}…"

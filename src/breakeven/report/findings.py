@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from breakeven.counting import counted
 from breakeven.report.records import PLAIN, Audit, Verdict
 from breakeven.report.run import Run
 
@@ -76,7 +77,7 @@ def audit_summary(run: Run) -> AuditSummary:
     elif worst == "equal":
         text = f"All {total} audited configurations gave the same tokens as plain decoding."
     else:
-        text = f"{total} configurations audited: {short}; no wrong output."
+        text = f"{counted(total, 'configuration')} audited: {short}; no wrong output."
     return AuditSummary(worst, text, short, run.audits)
 
 
@@ -104,7 +105,10 @@ def load_warnings(run: Run) -> list[str]:
             " measuring: something else took processor time."
         )
     if cores is not None and threads is not None and threads > cores:
-        found.append(f"{threads:.0f} threads on {cores:.0f} cores: passes wait for each other.")
+        found.append(
+            f"{counted(round(threads), 'thread')} on {counted(round(cores), 'core')}: passes "
+            "wait for each other."
+        )
     if run.speed_of(PLAIN) is None and run.performance:
         found.append("Plain decoding was not measured, so no ratio can be checked.")
     return found

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from breakeven.cost.curve import CostCurve
+from breakeven.counting import counted
 from breakeven.errors import DataError
 from breakeven.report.records import (
     ALL,
@@ -224,7 +225,7 @@ def _table(run: Run, file: Path, kind: type[R]) -> list[R]:
             except ValidationError:
                 bad += 1
     if bad:
-        run.notes.append(Note(file.name, f"{bad} rows could not be read and were left out"))
+        run.notes.append(Note(file.name, f"left out: {counted(bad, 'row')} that could not be read"))
     return rows
 
 
@@ -237,7 +238,7 @@ def _requests(run: Run, file: Path) -> Iterator[RequestRow]:
         except ValidationError:
             at_end = number == len(lines)
             what = "cut off" if at_end else "broken"
-            text = f"{what} at line {number}; the {number - 1} requests before it were read"
+            text = f"{what} at line {number}; read before it: {counted(number - 1, 'request')}"
             run.notes.append(Note(file.name, text))
             return
         yield row

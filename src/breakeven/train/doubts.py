@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from breakeven.counting import counted
 from breakeven.data.artifact import Artifact
 from breakeven.train.recipe import TrainRecipe
 
@@ -30,7 +31,8 @@ def small_data(recipe: TrainRecipe, artifact: Artifact) -> list[str]:
         )
     if rows["validation"] < recipe.evaluate.prompts:
         found.append(
-            f"only {rows['validation']} validation rows of the {recipe.evaluate.prompts} that "
+            f"only {counted(rows['validation'], 'validation row')} of the "
+            f"{recipe.evaluate.prompts} that "
             "evaluate.prompts asks for: the best checkpoint is chosen by little"
         )
     return found

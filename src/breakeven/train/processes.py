@@ -29,6 +29,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+from breakeven.counting import counted
 from breakeven.errors import TrainingError
 from breakeven.train.objective import Objective
 
@@ -187,7 +188,8 @@ def check_share(rows_per_step: int, processes: Processes) -> None:
     """Raise :class:`TrainingError` when a process would have nothing to do."""
     if rows_per_step < processes.count:
         raise TrainingError(
-            f"train.rows_per_step={rows_per_step} for {processes.count} processes: every process "
+            f"train.rows_per_step={rows_per_step} for "
+            f"{counted(processes.count, 'process', 'processes')}: every process "
             f"needs a row of each step; give train.rows_per_step={processes.count} or more, or "
             "start fewer processes"
         )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from breakeven.counting import counted
 from breakeven.train.acceptance import Acceptance
 
 TOLERANCE = 0.05
@@ -78,7 +79,8 @@ class Wiring:
 
     def __str__(self) -> str:
         seen = (
-            f"decoding took {self.decoded} rounds, teacher-forced guesses foretold {self.foretold} "
+            f"decoding took {counted(self.decoded, 'round')}, teacher-forced guesses foretold "
+            f"{self.foretold} "
             f"(AL {self.length:.3f})"
         )
         return f"{seen}: a wiring fault; {CHECKS}" if self.fault else f"{seen}: as it should be"

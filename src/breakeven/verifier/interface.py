@@ -12,6 +12,7 @@ from torch import Tensor
 
 from breakeven.core import Pass, Phase
 from breakeven.cost.ledger import Ledger
+from breakeven.counting import counted
 from breakeven.verifier.cache import KVCache, Past
 from breakeven.verifier.lora import RowLoRA
 from breakeven.verifier.rows import Rows
@@ -189,7 +190,7 @@ class Verifier(ABC):
             int(cache.lengths.max()),
             0.0,
             mode,
-            "verifier" if part is None else f"{len(part.layers)} layers",
+            "verifier" if part is None else f"{counted(len(part.layers), 'layer')}",
         )
         if self.device.type == "cuda" and not wait:
             outputs: list[Output] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import NonNegativeInt
 
 from breakeven.config import Section
+from breakeven.counting import counted
 from breakeven.data.categories import categorise
 from breakeven.data.prompt import Prompt, Tally, is_text
 from breakeven.data.sources.conversation import BadRecord, opening
@@ -67,7 +68,7 @@ class Jsonl:
             self._report(path, broken, tally)
         if not kept:
             why = (
-                f"all {len(broken)} lines are broken, first: {broken[0]['reason']}"
+                f"broken: {counted(len(broken), 'line')}, the first: {broken[0]['reason']}"
                 if broken
                 else "empty"
             )
@@ -82,7 +83,9 @@ class Jsonl:
         target = self.errors / f"{path.stem}_error.jsonl"
         self.errors.mkdir(parents=True, exist_ok=True)
         target.write_text("".join(json.dumps(entry) + "\n" for entry in broken))
-        tally.notes.append(f"{len(broken)} broken lines of {path.name} are in {target}")
+        tally.notes.append(
+            f"broken in {path.name}: {counted(len(broken), 'line')}, kept in {target}"
+        )
 
 
 def _prompt(line: bytes, name: str) -> Prompt:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import log2
 
 from breakeven.cost.curve import CostCurve
+from breakeven.counting import counted
 from breakeven.report.charts.frame import Frame, left_margin, rounded
 from breakeven.report.entries import Entry, Mark
 
@@ -71,7 +72,8 @@ def _curve(curve: CostCurve, context: int, style: int, frame: Frame) -> Curve:
     upper = [f"{frame.x(log2(p.rows))},{frame.y(p.high / unit)}" for p in points]
     lower = [f"{frame.x(log2(p.rows))},{frame.y(p.low / unit)}" for p in reversed(points)]
     titles = [
-        f"context {context}, {p.rows} rows: {p.seconds / unit:.2f}× ({p.seconds * 1e3:.1f} ms)"
+        f"context {context}, {counted(p.rows, 'row')}: {p.seconds / unit:.2f}× "
+        f"({p.seconds * 1e3:.1f} ms)"
         for p in points
     ]
     return Curve(f"context {context} ({unit * 1e3:.1f} ms a row)", style, line,
