@@ -132,7 +132,9 @@ def test_a_calibration_with_acceptance(capsys: Shown, tmp_path: Path) -> None:
         (["--acceptance", "0.5,0.4", "--verify-cost", "1,2,3"], "one for each of the 2 lengths"),
         (["--acceptance", "0.5", "--plain", "0"], "above 0"),
         (["--acceptance", "0.5", "--draft-cost", "-1"], "0 or more plain steps"),
-        (["absent"], "no such folder"),
+        (["absent"], "no such file or folder; `breakeven calibrate` writes"),
+        (["absent", "--acceptance", "0.8,0.6"], "no such file or folder; `breakeven calibrate`"),
+        (["absent.json"], "no such file; `breakeven calibrate` writes it"),
     ],
 )
 def test_bad_input_gets_one_line(capsys: Shown, words: list[str], said: str) -> None:
@@ -140,6 +142,37 @@ def test_bad_input_gets_one_line(capsys: Shown, words: list[str], said: str) -> 
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_only_a_run_has_an_acceptance_of_its_own(capsys: Shown, tmp_path: Path) -> None:
+    """The stages of a calibration that was stopped are no run, and neither is any other folder."""
+    (tmp_path / "stopped" / "stages").mkdir(parents=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("x")
+    write_run(tmp_path / "run")
+    for name, said in (
+        ("stopped", "goes on with one that was stopped"),
+        ("notes", "no result file that can be read"),
+        ("run", "whose acceptance was measured: leave the rates out"),
+    ):
+        assert run(["oracle", str(tmp_path / name), "--acceptance", "0.8,0.6"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_title_says_how_acceptance_was_read(capsys: Shown, tmp_path: Path) -> None:
+    calibration().write(tmp_path / "calibration.json")
+    words = ["--acceptance", "0.8,0.5"]
+    for given, said in (
+        ([str(tmp_path), *words], "rates 0.8, 0.5, each given the drafts before"),
+        (words, "survival 0.8, 0.5"),
+        ([*words, "--conditional"], "survival 0.8, 0.4"),
+    ):
+        assert run(["oracle", *given, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["title"].endswith(said)
+    assert run(["oracle", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "By hand: survival" in shown
+    assert "for a calibration, how often draft k holds" in shown
 
 
 def test_an_unknown_configuration_names_the_known_ones(capsys: Shown, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from breakeven.cli.options import Json
-from breakeven.errors import RecipeError
+from breakeven.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from breakeven.report.prospect import Line
@@ -39,7 +39,9 @@ Survival = Annotated[
     typer.Option(
         "--acceptance",
         metavar="S1,S2,...",
-        help="Survival: share of rounds whose first k drafts were all accepted.",
+        help="By hand: survival, the share of rounds whose first k drafts were all accepted; "
+        "with --conditional, or for a calibration, how often draft k holds given that those "
+        "before it did (there the last value goes on, and a free first token takes none).",
         rich_help_panel=_HAND,
     ),
 ]
@@ -47,7 +49,7 @@ Conditional = Annotated[
     bool,
     typer.Option(
         "--conditional",
-        help="The values of --acceptance are rates given that the drafts before held.",
+        help="By hand, too, the values of --acceptance are given that the drafts before held.",
         rich_help_panel=_HAND,
     ),
 ]
@@ -153,8 +155,9 @@ def oracle(
     is free) and asks what acceptance length **A\\*(r)** plain decoding's speed would then need.
     The complementary oracle keeps AL and lets the passes run at the price of a plain step.
 
-    From a calibration it tells what each drafter needs, or with `--acceptance` (conditional
-    rates there) what it would be worth, by width, context, mode and batch.
+    From a calibration it tells what each drafter needs, or with `--acceptance` what it would be
+    worth, by width, context, mode and batch. The values are conditional there: 0.8,0.6,0.5 is
+    the survival 0.8,0.48,0.24 by hand.
 
     Examples:
 
@@ -197,12 +200,26 @@ def from_files(
 ) -> tuple[str, list[Line]]:
     """The oracle of a calibration at ``rates``, or of a run, whose acceptance is measured."""
     from breakeven.cost.calibration import Calibration
+    from breakeven.cost.profile import checked_rates
     from breakeven.report.calibrated import calibrated_lines
     from breakeven.report.prospect import run_lines
+    from breakeven.report.run import load_run
 
     if is_calibration(path):
-        return calibrated_lines(Calibration.read(path), checked_rates(rates), config, what)
+        rates = list(checked_rates(rates, "--acceptance"))
+        return calibrated_lines(Calibration.read(path), rates, config, what)
+    if not path.exists():
+        raise DataError(
+            f"{path}: no such file or folder; `breakeven calibrate` writes a calibration,"
+            " `breakeven bench` a run"
+        )
+    if path.is_dir() and not any(entry.is_file() for entry in path.iterdir()):
+        raise DataError(
+            f"{path}: neither a calibration nor a run is in it; `breakeven calibrate --out {path}`"
+            " writes one, or goes on with one that was stopped"
+        )
     if rates:
+        load_run(path)  # what is no run either says so
         raise RecipeError(f"{path} is a run, whose acceptance was measured: leave the rates out")
     return run_lines(path, config, what)
 
@@ -210,14 +227,6 @@ def from_files(
 def is_calibration(path: Path) -> bool:
     """Whether a path is what ``calibrate`` wrote: its file, or a folder that holds it."""
     return path.suffix == ".json" or (path / "calibration.json").is_file()
-
-
-def checked_rates(rates: list[float]) -> list[float]:
-    """Conditional rates: each a probability, in any order."""
-    for rate in rates:
-        if not 0.0 <= rate <= 1.0:
-            raise RecipeError(f"--acceptance: {rate:g} is not a probability; give values in 0–1")
-    return rates
 
 
 def _numbers(option: str, text: str) -> list[float]:

@@ -34,6 +34,8 @@ def calibrated_lines(
         "decoding"
         f" {1 / found.step_seconds:.1f} tok/s behind {found.base} tokens"
     )
+    if rates:
+        title += f"; rates {', '.join(f'{rate:g}' for rate in rates)}, each given the drafts before"
     names = list(found.drafters) if drafter is None else [drafter]
     lines = [line for name in names for line in _drafter_lines(found, name, rates, what)]
     return title, [*lines, *_axes(found)]

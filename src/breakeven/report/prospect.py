@@ -165,7 +165,10 @@ def run_lines(
 
 def hand_lines(outlook: Outlook, what: WhatIf = USUAL) -> tuple[str, list[Line]]:
     """The oracle of figures given by hand."""
-    return "By hand, in units of one plain decoding step", outlook_lines(outlook, what)
+    title = "By hand, in units of one plain decoding step"
+    if outlook.ladder:
+        title += f"; survival {', '.join(f'{s:.3g}' for s in outlook.ladder.survival)}"
+    return title, outlook_lines(outlook, what)
 
 
 def by_hand(
