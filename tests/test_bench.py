@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from breakeven.cli.outcome import show_result
 from breakeven.drafters.base import Drafter
 from breakeven.drafters.ngram import NGram
 from breakeven.drafters.scripted import AntiOracle, Oracle, RandomDrafter, Synthetic
@@ -93,7 +94,7 @@ def test_the_folder_holds_every_file_of_the_contract(result: BenchResult) -> Non
         "repeats", "max_new_tokens", "mode", "machine", "configurations", "definitions",
     ):  # fmt: skip
         assert field in described
-    assert set(described["machine"]) == set(machine_facts())
+    assert set(described["machine"]) == {*machine_facts(), "others_busy"}
     assert [c["name"] for c in described["configurations"]][:2] == ["ar", "oracle-k2"]
     [first, *_] = table(out / "performance.csv")
     for field in (
@@ -303,7 +304,43 @@ def test_few_prompts_leave_a_warning(
     result: BenchResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
     described = json.loads((result.out / "configuration.json").read_text())
-    assert any("6 prompts give wide intervals" in text for text in described["warnings"])
+    assert any("wide intervals, from 6 prompts only" in text for text in described["warnings"])
+
+
+class Busy:
+    """Others on the machine, as busy as said."""
+
+    cores = 0.0
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+def test_a_busy_machine_is_said_once_and_afterwards_as_past(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    at_first: bool,
+) -> None:
+    monkeypatch.setattr("breakeven.measure.bench.busy_now", lambda: "busy!" if at_first else None)
+    monkeypatch.setattr("breakeven.measure.bench.Neighbours", Busy)
+    monkeypatch.setattr(
+        "breakeven.measure.bench.disturbed", lambda cores: f"{cores} were busy" if cores else None
+    )
+    monkeypatch.setattr(Busy, "cores", 1.5)
+    found = run(tmp_path, repeats=1)
+    told = [line for line in capsys.readouterr().err.splitlines() if "busy" in line]
+    assert told == [f"warning: {'busy!' if at_first else '1.5 were busy'}"]
+    assert [text for text in found.description["warnings"] if "busy" in text] == ["1.5 were busy"]
+    show_result(found, as_json=False)
+    assert "doubt: " not in capsys.readouterr().out, "all are told"
+
+    lines = (tmp_path / "requests.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "requests.jsonl").write_text("".join(lines[:-2]))
+    monkeypatch.setattr(Busy, "cores", 0.0)
+    again = run(tmp_path, repeats=1, resume=True)
+    kept = [text for text in again.description["warnings"] if "busy" in text]
+    assert kept == ["1.5 were busy"], "of a continued run the worst part counts"
+    show_result(run(tmp_path, repeats=1, resume=True), as_json=False)
+    assert "doubt: 1.5 were busy" in capsys.readouterr().out, "nothing measured, so not told before"
 
 
 def test_draft_lengths_share_one_loaded_drafter() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from breakeven.cli.app import run
 from breakeven.errors import DataError
+from breakeven.measure.doubts import DOUBT
 from breakeven.measure.judgement import judge_files, whole_records
 from breakeven.measure.performance import performance_table
 from breakeven.measure.records import Record
@@ -137,6 +138,24 @@ def test_prompts_that_one_configuration_lacks_count_for_none(tmp_path: Path) -> 
     found = judge_files([folder])
     assert found.verdict.ratio == pytest.approx(1.3)
     assert {row.prompts for row in found.performance} == {11}
+
+
+def test_a_doubt_of_one_run_names_it(tmp_path: Path) -> None:
+    shared, drift = "wide intervals", "plain steps were {} % faster at the end than at first"
+    runs = [
+        write(tmp_path / name / "bench", lambda i: 1.3, warnings=[shared, drift.format(size)])
+        for name, size in (("one", 7), ("two", 9))
+    ]
+    doubts = [r for r in judge_files(runs).verdict.reasons if r.startswith(DOUBT)]
+    places = [run.resolve() for run in runs]
+    assert doubts == [
+        f"{DOUBT}{shared}",
+        f"{DOUBT}{places[0]}: {drift.format(7)}",
+        f"{DOUBT}{places[1]}: {drift.format(9)}",
+    ]
+    other = write(tmp_path / "other", lambda i: 1.3, warnings=[shared])
+    doubts = [r for r in judge_files([runs[0], other]).verdict.reasons if r.startswith(DOUBT)]
+    assert doubts == [f"{DOUBT}{shared}", f"{DOUBT}bench: {drift.format(7)}"]
 
 
 def test_runs_of_the_same_prompts_are_joined(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_bench_ends_with_a_table_and_the_verdict(
     assert "ngram-k4" in shown.out
     verdict = json.loads((tmp_path / "verdict.json").read_text())
     assert verdict["sentence"] in " ".join(shown.out.split())
-    assert "4 prompts give wide intervals" in shown.err
+    assert shown.err.count("wide intervals, from 4 prompts only") == 1
+    assert "wide intervals" not in shown.out, "said before, as a warning"
+    assert any("doubt: wide intervals" in reason for reason in verdict["reasons"])
     described = json.loads((tmp_path / "configuration.json").read_text())
     assert described["artifact"] == str(artifact)
     assert described["command"] == "breakeven bench --k 2,4"

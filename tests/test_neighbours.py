@@ -19,7 +19,7 @@ def test_others_who_are_busy_now_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     warning = neighbours.busy_now(seconds=0.0)
     assert warning is not None
-    assert "keep 1.0 of 2 cores busy" in warning
+    assert "kept 1.0 of 2 cores busy when measuring began" in warning
 
 
 def test_our_own_work_is_no_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:

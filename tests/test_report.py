@@ -265,6 +265,15 @@ def test_the_benchmarks_own_warnings_win(run: Path) -> None:
     assert "<li>only 6 prompts</li>" in render(load_report([run]))
 
 
+def test_a_doubt_stands_once_on_the_page(run: Path) -> None:
+    change(run, "configuration.json", warnings=["only 6 prompts", "only 6 prompts"])
+    reasons = ["doubt: only 6 prompts", "doubt: audit.json is missing"]
+    change(run, "verdict.json", reasons=reasons)
+    text = render(load_report([run]))
+    assert text.split("<script")[0].count("only 6 prompts") == 1
+    assert "doubt: audit.json is missing" in text, "what no other place says stays"
+
+
 def test_runs_of_one_kind_are_compared(whole: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", FAKES[:2], seed=3)
     report = load_report([whole, other])

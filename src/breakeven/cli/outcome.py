@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from breakeven.counting import counted
-from breakeven.measure.doubts import few_prompts
+from breakeven.measure.doubts import DOUBT, few_prompts
 
 if TYPE_CHECKING:
     from breakeven.measure.conclusion import BenchResult
@@ -32,7 +32,7 @@ def forecast_lines(found: Forecast) -> list[str]:
         f"in at most about {minutes:.0f} min" if minutes >= 2 else f"in {found.seconds:.0f} s",
         f"which shows differences of {100 * found.detectable:.0f} % or more (minimum detectable "
         "effect: 80 % power at 95 % confidence)",
-        *([f"doubt: {doubt}"] if (doubt := few_prompts(found.prompts)) else []),
+        *([f"{DOUBT}{doubt}"] if (doubt := few_prompts(found.prompts)) else []),
     ]
 
 
@@ -52,9 +52,10 @@ def show_result(result: BenchResult, as_json: bool) -> None:
 
     console = Console()
     console.print(bench_table(result))
+    told = {f"{DOUBT}{text}" for text in result.told}
     lines = [
         result.verdict.sentence,
-        *(f"  · {reason}" for reason in result.verdict.reasons),
+        *(f"  · {reason}" for reason in result.verdict.reasons if reason not in told),
         f"Files: {result.out}; draw them with: breakeven report {result.out}",
     ]
     for line in lines:

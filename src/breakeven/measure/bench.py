@@ -26,7 +26,7 @@ from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import FILE, RECORDS, Plan, open_folder, recorded_layouts
 from breakeven.measure.doubts import drifted, few_prompts, slow_plain_step, warn
 from breakeven.measure.machine import load_1m
-from breakeven.measure.neighbours import Neighbours, busy_now
+from breakeven.measure.neighbours import Neighbours, busy_now, disturbed
 from breakeven.measure.prompts import Prompt
 from breakeven.measure.records import Record, RecordFile
 from breakeven.measure.results import write_json
@@ -85,17 +85,37 @@ def run_bench(
     if recipe is not None:
         write_recipe(recipe, out / RECIPE)
     decoding = Decoding(loaded.verifier, loaded.eos, max_new_tokens)
-    doubts = warn(few_prompts(len(plan.prompts)), busy_now())
+    few, busy = warn(few_prompts(len(plan.prompts))), warn(busy_now())
     neighbours = Neighbours()
     records, fresh = _measure(plan, decoding, methods, out)
     curve = _curve(loaded, out, seed, fresh)
+    told = few
     if fresh:
-        steps = [r.decode_s / (r.tokens - 1) for r in records if r.config == PLAIN and r.tokens > 1]
-        doubts += warn(neighbours.warning(), slow_plain_step(curve), drifted(steps))
-        description["warnings"] = sorted({*description["warnings"], *doubts})
-        description["machine"]["load_1m_end"] = load_1m()
+        crowd = _crowd(description["machine"], neighbours)
+        late = warn(slow_plain_step(curve), drifted(plain_steps(records)))
+        if not busy:  # else a busy machine was spoken of
+            warn(*crowd)
+        told = description["warnings"] = [*few, *(crowd or busy), *late]
         write_json(out / FILE, description)
-    return conclude(loaded, plan, records, curve, description, out, audit=audit)
+    result = conclude(loaded, plan, records, curve, description, out, audit=audit)
+    return replace(result, told=tuple(told))
+
+
+def plain_steps(records: Sequence[Record]) -> list[float]:
+    """Seconds of a plain step in each plain answer, in the order measured."""
+    return [r.decode_s / (r.tokens - 1) for r in records if r.config == PLAIN and r.tokens > 1]
+
+
+def _crowd(machine: dict[str, Any], neighbours: Neighbours) -> list[str]:
+    """Note the state of the machine at the end; the doubt, if others kept it busy.
+
+    A run that was continued has that of its worst part.
+    """
+    before = machine.get("others_busy")
+    worst = max(neighbours.cores, before if isinstance(before, float) else 0.0)
+    machine["load_1m_end"], machine["others_busy"] = load_1m(), round(worst, 2)
+    found = disturbed(worst)
+    return [] if found is None else [found]
 
 
 def registered(loaded: Loaded) -> MakeDrafter:

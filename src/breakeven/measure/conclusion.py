@@ -31,7 +31,10 @@ from breakeven.verifier.load import Loaded
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """Everything a benchmark run found; the same is in the files of ``out``."""
+    """Everything a benchmark run found; the same is in the files of ``out``.
+
+    ``told`` are those of its doubts that were printed while it ran.
+    """
 
     out: Path
     description: Mapping[str, Any]
@@ -41,6 +44,7 @@ class BenchResult:
     curve: CostCurve
     audits: Sequence[Audit]
     verdict: Verdict
+    told: tuple[str, ...] = ()
 
 
 def conclude(

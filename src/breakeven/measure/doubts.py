@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from statistics import median
 
 from breakeven.cost.curve import CostCurve
+from breakeven.counting import counted
 
 FEW_PROMPTS = 12
 """Fewer give intervals too wide to decide much: the number that every message asks for."""
+DOUBT = "doubt: "
+"""So a verdict's reason begins that makes the others less sure."""
 DRIFT = 0.05
 """A change of the plain step during a run that is worth a warning."""
 
@@ -26,11 +29,11 @@ def few_prompts(count: int) -> str | None:
     """The interval will be wide.
 
     >>> few_prompts(4)
-    '4 prompts give wide intervals: measure on 12 or more'
+    'wide intervals, from 4 prompts only: measure on 12 or more'
     """
     if count >= FEW_PROMPTS:
         return None
-    return f"{count} prompt{'s give' if count > 1 else ' gives'} wide intervals: {more(count)}"
+    return f"wide intervals, from {counted(count, 'prompt')} only: {more(count)}"
 
 
 def more(count: int) -> str:
@@ -54,9 +57,9 @@ def slow_plain_step(curve: CostCurve) -> str | None:
         best = min(points, key=lambda p: p.seconds)
         if best.high < one.low:
             return (
-                f"behind {context} tokens a pass of {best.rows} rows takes "
-                f"{best.seconds / one.seconds:.2f} of a one-row pass: plain decoding is slower "
-                "than it could be, and speculation gains by it, or something slowed those passes"
+                f"behind {context} tokens a pass of {best.rows} rows took "
+                f"{best.seconds / one.seconds:.2f} of a one-row pass: plain decoding was slower "
+                "than it could be, and speculation gained by it, or something slowed those passes"
             )
     return None
 

@@ -127,18 +127,32 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
         )
     performance = performance_table(measured, [PLAIN, *configs])
     audits = worst(a for run in runs for a in run.audits)
-    doubts = [str(w) for run in runs for w in listed(run.description.get("warnings"))]
     notes = tuple(note for run in runs for note in run.notes)
     verdict = decide(
         performance,
         list(audits.values()),
         replace(Scene.of(runs[0].description), prompts=len({r.id for r in records})),
-        [*dict.fromkeys(doubts), *notes],
+        [*doubts_of(runs), *notes],
         joint_ratios(measured, configs),
     )
     outputs = {c: str(audits[c].verdict) if c in audits else "not audited" for c in configs}
     rows = tuple(row for row in performance if row.category == ALL)
     return Judgement(verdict, rows, outputs, notes)
+
+
+def doubts_of(runs: Sequence[Found]) -> list[str]:
+    """What the runs' files doubt, each thing once; where not all say it, of which run."""
+    said: dict[str, list[Found]] = {}
+    for run in runs:
+        for text in dict.fromkeys(map(str, listed(run.description.get("warnings")))):
+            said.setdefault(text, []).append(run)
+    last = [run.path.name for run in runs]
+    names = {run.path: name if last.count(name) == 1 else str(run.path)
+             for run, name in zip(runs, last, strict=True)}  # fmt: skip
+    return [
+        text if len(own) == len(runs) else f"{', '.join(names[run.path] for run in own)}: {text}"
+        for text, own in said.items()
+    ]
 
 
 def in_order(runs: Sequence[Found], records: Sequence[Record]) -> list[str]:

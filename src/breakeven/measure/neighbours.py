@@ -32,7 +32,12 @@ class Neighbours:
 
     def warning(self) -> str | None:
         """A sentence if others took a share of the machine that spoils timings."""
-        return disturbance(self.cores, torch.get_num_threads(), _physical(len(_ours())))
+        return disturbed(self.cores)
+
+
+def disturbed(others: float) -> str | None:
+    """A sentence if ``others`` busy cores are too many beside our threads on this machine."""
+    return disturbance(others, torch.get_num_threads(), _physical(len(_ours())))
 
 
 def disturbance(others: float, threads: int, cores: float) -> str | None:
@@ -62,7 +67,7 @@ def busy_now(seconds: float = 0.5) -> str | None:
     if disturbance(others, torch.get_num_threads(), cores) is None:
         return None
     return (
-        f"other processes keep {others:.1f} of {cores:.0f} cores busy as the run starts: "
+        f"other processes kept {others:.1f} of {cores:.0f} cores busy when measuring began: "
         "times may not be reliable"
     )
 

@@ -17,6 +17,7 @@ from breakeven.measure.acceptance import ALL
 from breakeven.measure.answers import Answer, answer
 from breakeven.measure.audit import Audited
 from breakeven.measure.configuration import PLAIN
+from breakeven.measure.doubts import DOUBT
 from breakeven.measure.performance import Performance
 from breakeven.measure.statistics import Estimate
 from breakeven.measure.wording import Scene, reasons, sentence
@@ -79,7 +80,7 @@ def decide(
         ratio_high=best.ratio_high if usable else math.nan,
         reasons=(
             *reasons(judged, answers, checked),
-            *(f"doubt: {doubt}" for doubt in doubts),
+            *(f"{DOUBT}{doubt}" for doubt in doubts),
         ),
     )
 

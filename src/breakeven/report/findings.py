@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from breakeven.counting import counted
+from breakeven.measure.doubts import DOUBT
 from breakeven.report.records import PLAIN, Audit, Verdict
 from breakeven.report.run import Run
 
@@ -23,7 +24,9 @@ def verdict_of(run: Run) -> Verdict:
     A configuration whose audit found a bug is left out: wrong output is not fast output.
     """
     if run.verdict is not None:
-        return run.verdict
+        said = {f"{DOUBT}{text}" for text in warnings_of(run)}  # the page has a place for them
+        reasons = tuple(r for r in run.verdict.reasons if r not in said)
+        return run.verdict.model_copy(update={"reasons": reasons})
     wrong = {audit.config for audit in run.audits if audit.verdict == "bug"}
     right = [config for config in run.configs if config not in wrong]
     rows = [row for config in right if (row := run.speed_of(config)) and row.ratio]
@@ -85,7 +88,7 @@ def warnings_of(run: Run) -> list[str]:
     """What makes the figures less sure: the benchmark's own warnings, or the machine's load."""
     stated = run.configuration.get("warnings")
     if isinstance(stated, list):
-        return [str(text) for text in stated]
+        return list(dict.fromkeys(str(text) for text in stated))
     return load_warnings(run)
 
 

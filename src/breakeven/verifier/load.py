@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from breakeven.counting import counted
 from breakeven.errors import ModelError, nearest
 from breakeven.verifier.architecture import Architecture, unsupported
 from breakeven.verifier.checkpoint import Checkpoint
@@ -127,9 +126,7 @@ def _allowed(threads: int) -> int:
     """The number of threads, unless so many that OpenMP would end the process."""
     most = 4 * max(16, os.cpu_count() or 1)
     if threads > most:
-        raise ModelError(
-            f"{counted(threads, 'thread')}: give {os.cpu_count()} or fewer, one per core"
-        )
+        raise ModelError(f"{threads} threads: give {os.cpu_count()} or fewer, one per core")
     return threads
 
 
