@@ -14,6 +14,7 @@ from breakeven.cli.app import run
 from breakeven.cost.breakeven import expected_committed
 from breakeven.cost.calibration import Calibration, DraftPrice
 from breakeven.cost.curve import CostCurve, Point
+from breakeven.cost.levelling import levelled
 from breakeven.cost.truncation import committed_distribution, expected_rounds
 from breakeven.decode.policy.named import policy_named
 from breakeven.drafters.ngram import NGram
@@ -27,7 +28,7 @@ from breakeven.measure.calibration.pace import paces
 from breakeven.measure.calibration.plan import CalibrationPlan, numbers
 from breakeven.measure.calibration.prices import prices_for
 from breakeven.measure.calibration.rounds import measure_rounds
-from breakeven.measure.calibration.run import calibrate, levelled
+from breakeven.measure.calibration.run import calibrate
 from breakeven.measure.calibration.tables import rate_needed, sentences
 from breakeven.measure.calibration.together import FEWEST, SideBySide
 from breakeven.measure.calibration.walkers import walkers_of

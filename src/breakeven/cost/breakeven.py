@@ -181,14 +181,20 @@ def block(cost: float) -> Price:
 
 def verify_price(curve: CostCurve, *, context: int | None = None, free: int = 0) -> Price:
     """Verifying k drafts: a pass of k + 1 rows, one less when the first draft is free."""
-    return lambda k: curve.relative(k + 1 - free, context)
+    return lambda k: curve.relative(max(1, k + 1 - free), context)
 
 
 def options(
-    survival: Sequence[float], draft: Price, verify: Price, *, other: float = 0.0
+    survival: Sequence[float],
+    draft: Price,
+    verify: Price,
+    *,
+    other: float = 0.0,
+    kept: float = 1.0,
 ) -> tuple[Option, ...]:
     """Every draft length from 0 to ``len(survival)`` with its earnings and price.
 
+    ``kept`` is the share of a round's tokens that the end of an answer leaves standing.
     ``gain`` shows the marginal rule: position K is worth adding while its gain exceeds the speed
     without it (SMART; ALGORITHMS 8.2).
     """
@@ -197,13 +203,21 @@ def options(
     for k in range(1, len(survival) + 1):
         cost = RoundCost(draft(k), verify(k), other)
         added = cost.break_even - ladder[-1].cost.break_even
-        earned = expected_committed(survival[:k]) - ladder[-1].committed
+        committed = kept * expected_committed(survival[:k])
+        earned = committed - ladder[-1].committed
         gain = earned / added if added > 0 else float("inf")
-        ladder.append(Option(k, expected_committed(survival[:k]), cost, gain))
+        ladder.append(Option(k, committed, cost, gain))
     return tuple(ladder)
 
 
-def best_k(survival: Sequence[float], draft: Price, verify: Price, *, other: float = 0.0) -> Option:
+def best_k(
+    survival: Sequence[float],
+    draft: Price,
+    verify: Price,
+    *,
+    other: float = 0.0,
+    kept: float = 1.0,
+) -> Option:
     """The draft length with the highest expected speed; the shorter one on a tie.
 
     Every length is compared rather than stopping at the first position that does not gain: a
@@ -216,4 +230,5 @@ def best_k(survival: Sequence[float], draft: Price, verify: Price, *, other: flo
     >>> best_k([0.3, 0.1], sequential(0.5), verify_price(flat)).k   # nothing pays: plain
     0
     """
-    return max(options(survival, draft, verify, other=other), key=lambda option: option.speed)
+    rungs = options(survival, draft, verify, other=other, kept=kept)
+    return max(rungs, key=lambda option: option.speed)

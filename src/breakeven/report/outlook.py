@@ -1,21 +1,17 @@
 """What each drafter of a run would be worth under other prices: the oracle, applied.
 
 Prices come from ``performance.csv`` (``c_d``, ``c_v``, ``c_s`` in plain steps), earnings from its
-acceptance length and the survival of ``acceptance.csv``, other widths from ``cost_curve.csv``.
+acceptance length and the survival of ``acceptance.csv``. Other draft lengths are priced by
+``cost_curve.csv``, levelled to what the rounds paid, so that the length that was run comes out as
+it was measured.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from breakeven.cost.breakeven import (
-    Option,
-    Price,
-    RoundCost,
-    block,
-    sequential,
-    verify_price,
-)
+from breakeven.cost.breakeven import Option, RoundCost, block, expected_committed, verify_price
+from breakeven.cost.levelling import through
 from breakeven.cost.oracle import Oracle, RoundTime
 from breakeven.errors import DataError
 from breakeven.report.records import Acceptance
@@ -93,29 +89,64 @@ def _outlook(run: Run, config: str) -> Outlook | None:
     if not sum(parts):
         return None
     cost, k = RoundCost(*parts), run.draft_length(config)
-    acceptance = run.acceptance_of(config)
-    ladder = _ladder(run, config, cost, acceptance) if acceptance else None
     free = run.free_first(config)
-    return Outlook(config, k, cost, committed, plain.tokens_per_s, ladder, free)
+    found = Outlook(config, k, cost, committed, plain.tokens_per_s, free=free)
+    return replace(found, ladder=_ladder(run, found))
 
 
-def _ladder(run: Run, config: str, cost: RoundCost, acceptance: Acceptance) -> Ladder | None:
-    """Earnings and prices by draft length; at the measured length the prices are the measured ones.
+def _ladder(run: Run, outlook: Outlook) -> Ladder | None:
+    """Earnings and prices by draft length; at the measured length they are the measured ones.
 
-    A policy that chooses for itself has none. The measured verify price belongs to the drafts that
-    were really made, which a drafter like ``ngram`` often makes shorter than K.
+    A policy that chooses for itself has none, nor has a run without survival or cost curve. A
+    drafter like ``ngram`` often drafts less than K, or nothing: with a shorter K the rounds that
+    drafted more are cut to it, and the others stay as they are.
     """
-    k = len(acceptance.survival)
-    if run.curve is None or not k:
-        return None
+    acceptance, config, cost = run.acceptance_of(outlook.config), outlook.config, outlook.cost
     settings = run.settings(config)
+    if run.curve is None or acceptance is None or not acceptance.survival or not cost.verify:
+        return None
     if settings.get("policy", "fixed") != "fixed":
         return None
-    shape = verify_price(run.curve, free=int(run.free_first(config)))
-    made = round(acceptance.drafted / acceptance.rounds) if acceptance.rounds else k
-    scale = cost.verify / shape(min(k, made))
-    one_by_one = settings.get("passes") == "sequential"
-    draft: Price = sequential(cost.draft / k) if one_by_one else block(cost.draft)
+    k, free = len(acceptance.survival), int(outlook.free)
     survival = tuple(min(1.0, *acceptance.survival[: i + 1]) for i in range(k))
-    free = int(run.free_first(config))
-    return Ladder(survival, draft, lambda width: scale * shape(width), cost.other, free)
+    drafts = _drafts(run, acceptance)
+    reach = tuple(min(1.0, sum(drafts[i:])) for i in range(1, k + 1))
+    widths: dict[int, float] = {}
+    for made, share in enumerate(drafts):
+        if share:
+            rows = max(1, made + 1 - free)
+            widths[rows] = widths.get(rows, 0.0) + share
+    own = (run.plain and run.plain.c_v) or 1.0  # a plain step's pass, the rest is outside it
+    level = through(run.curve, widths, cost.verify, own if 0 < own < 1 else 1.0)
+    passes = verify_price(level, free=free)
+    unit = level.seconds(1)
+
+    def verify(most: int) -> float:
+        return unit * sum(share * passes(min(made, most)) for made, share in enumerate(drafts))
+
+    def one_by_one(most: int) -> float:
+        return cost.draft * (sum(reach[:most]) / sum(reach) if sum(reach) else most / k)
+
+    draft = one_by_one if settings.get("passes") == "sequential" else block(cost.draft)
+    kept = outlook.committed / expected_committed(survival)
+    return Ladder(survival, draft, verify, cost.other, free, reach, kept)
+
+
+def _drafts(run: Run, acceptance: Acceptance) -> list[float]:
+    """The share of rounds with 0, 1, … K drafts.
+
+    From the requests' histograms; without them the mean number stands for all rounds.
+    """
+    k = len(acceptance.survival)
+    counts = [0.0] * (k + 1)
+    for request in run.requests:
+        if request.config == acceptance.config:
+            for made, count in enumerate(request.drafted_histogram):
+                counts[min(made, k)] += count
+    if not sum(counts):
+        mean = acceptance.drafted / acceptance.rounds if acceptance.rounds else k
+        mean = min(float(k), max(0.0, mean))
+        below = int(mean)
+        counts[below] += 1 - (mean - below)
+        counts[min(below + 1, k)] += mean - below
+    return [count / sum(counts) for count in counts]

@@ -142,3 +142,4 @@ class RequestRow(Row):
     other_s: float = 0.0
     rounds: Count = 0
     committed: Count = 0
+    drafted_histogram: tuple[Annotated[int, Field(ge=0, lt=2**53)], ...] = ()

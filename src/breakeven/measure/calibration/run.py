@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import product
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 
 import torch
 
 from breakeven.cost.calibration import Calibration, Curves, curves_of, curves_row
-from breakeven.cost.curve import CostCurve, Point
+from breakeven.cost.levelling import levelled
 from breakeven.measure.calibration.check import Checked, Tried, answers_beside, compared, tried
 from breakeven.measure.calibration.passes import Cell, measure_passes
 from breakeven.measure.calibration.plan import CalibrationPlan
@@ -126,40 +124,3 @@ def _watched(
         return {"found": found, "doubts": doubts + warn(neighbours.warning())}
 
     return stages.of(name, wanted, watch)
-
-
-def levelled(curves: Curves, base: int, seen: Curves) -> dict[int, CostCurve]:
-    """The curves in the clock of the rounds, whose verify passes by batch and width are ``seen``.
-
-    Passes and rounds are timed one after the other, and the machine may have changed in between.
-    A width that rounds have verified gets the price seen there behind the base context, and the
-    same factor behind the others; the remaining widths get the middle factor. A width that only
-    rounds have had is one of the curve's then.
-    """
-    known = {
-        batch: sorted([*curve.points, *(_more(curve, seen[batch]) if batch in seen else ())])
-        for batch, curve in curves.items()
-    }
-    factors = {
-        (batch, p.rows): p.seconds / curves[batch].seconds(p.rows, base)
-        for batch, curve in seen.items()
-        for p in curve.points
-    }
-    middle = median(f for (batch, rows), f in factors.items() if rows in curves[batch].widths)
-    return {
-        batch: CostCurve(
-            tuple(
-                replace(p, seconds=factor * p.seconds, low=factor * p.low, high=factor * p.high)
-                for p in points
-                for factor in (factors.get((batch, p.rows), middle),)
-            )
-        )
-        for batch, points in known.items()
-    }
-
-
-def _more(curve: CostCurve, seen: CostCurve) -> Iterator[Point]:
-    """Points of the widths that ``curve`` lacks and ``seen`` has, read off the former."""
-    for context, rows in product(curve.contexts, set(seen.widths) - set(curve.widths)):
-        seconds = curve.seconds(rows, context)
-        yield Point(context, rows, seconds, seconds, seconds)
