@@ -56,6 +56,19 @@ def test_a_run_is_computed_from_its_files(capsys: Shown, tmp_path: Path) -> None
     assert found["Best draft length"]["0"] == 4
 
 
+@pytest.mark.parametrize("word", ["--draft-cost=1", "--verify-cost=1.2", "--sequential"])
+@pytest.mark.parametrize("source", ["--paper", "run"])
+def test_what_was_measured_is_not_given_by_hand_as_well(
+    capsys: Shown, tmp_path: Path, source: str, word: str
+) -> None:
+    place = source if source == "--paper" else str(write_run(tmp_path / "run"))
+    assert run(["oracle", place, word]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"{word.split('=')[0]} is for figures typed by hand" in shown.err
+    assert shown.err.count("\n") == 1
+
+
 def test_all_configurations_of_a_run(capsys: Shown, tmp_path: Path) -> None:
     assert run(["oracle", str(write_run(tmp_path / "run"))]) == 0
     shown = capsys.readouterr().out

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from breakeven.cli.options import Json
+from breakeven.cli.recipes import is_typed
 from breakeven.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ HeadShare = Annotated[
 
 
 def oracle(
+    context: typer.Context,
     run_dir: RunDir = None,
     paper: PaperFlag = False,
     config: Config = None,
@@ -173,6 +175,8 @@ def oracle(
 
     what = WhatIf(more_acceptance, draft_price, head_share, keep_vocabulary)
     _one_source(run_dir is not None, paper, acceptance is not None and run_dir is None)
+    if acceptance is None or run_dir is not None:
+        _nothing_by_hand(context)
     rates = [] if acceptance is None else _numbers("--acceptance", acceptance)
     if paper:
         title, lines = paper_lines()
@@ -193,6 +197,17 @@ def _one_source(*given: bool) -> None:
             "give one of: RUN_DIR, --paper, or --acceptance S1,S2,...;"
             " `breakeven oracle --paper` is a start"
         )
+
+
+def _nothing_by_hand(context: typer.Context) -> None:
+    """Figures that a run, a calibration or the paper has measured cannot be given as well."""
+    for param in context.command.params:
+        by_hand = getattr(param, "rich_help_panel", None) == _HAND and param.name != "acceptance"
+        if by_hand and is_typed(context, str(param.name)):
+            raise RecipeError(
+                f"{param.opts[0]} is for figures typed by hand (--acceptance alone); here it was"
+                " measured: leave it out"
+            )
 
 
 def from_files(
