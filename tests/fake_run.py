@@ -145,6 +145,8 @@ def _acceptance(requests: list[dict[str, Any]], fake: Fake, category: str) -> di
     for k in range(1, max(f.k for f in FAKES) + 1):
         alive = sum(sum(r["accepted_histogram"][k:]) for r in rows)
         entry[f"survival_{k}"] = alive / rounds if k <= fake.k else ""
+        far = sum(sum(r["drafted_histogram"][k:]) for r in rows)
+        entry[f"drafted_{k}"] = far / rounds if k <= fake.k else ""
     return entry
 
 

@@ -106,6 +106,11 @@ def test_the_folder_holds_every_file_of_the_contract(result: BenchResult) -> Non
     assert {row["category"] for row in acceptance} == {"all", "chat", "code"}
     assert "survival_4" in acceptance[0]
     assert {row["survival_3"] for row in acceptance if row["config"] == "oracle-k2"} == {""}
+    assert {row["drafted_3"] for row in acceptance if row["config"] == "oracle-k2"} == {""}
+    for row in acceptance:
+        far = [float(row[f"drafted_{i}"]) for i in range(1, 5) if row[f"drafted_{i}"]]
+        assert sum(far) * int(row["rounds"]) == pytest.approx(int(row["drafted"]), rel=1e-4)
+        assert all(0 <= float(row[f"survival_{i}"]) <= f + 1e-6 for i, f in enumerate(far, 1))
     assert next(int(row["rows"]) for row in table(out / "cost_curve.csv")) == 1
     assert {a["verdict"] for a in json.loads((out / "audit.json").read_text())} == {"equal"}
     assert json.loads((out / "verdict.json").read_text())["sentence"] == result.verdict.sentence
@@ -320,16 +325,18 @@ def test_a_busy_machine_is_said_once_and_afterwards_as_past(
     monkeypatch: pytest.MonkeyPatch,
     at_first: bool,
 ) -> None:
-    monkeypatch.setattr("breakeven.measure.bench.busy_now", lambda: "busy!" if at_first else None)
+    monkeypatch.setattr(
+        "breakeven.measure.bench.busy_now", lambda: "others at first" if at_first else None
+    )
     monkeypatch.setattr("breakeven.measure.bench.Neighbours", Busy)
     monkeypatch.setattr(
-        "breakeven.measure.bench.disturbed", lambda cores: f"{cores} were busy" if cores else None
+        "breakeven.measure.bench.disturbed", lambda cores: f"others: {cores}" if cores else None
     )
     monkeypatch.setattr(Busy, "cores", 1.5)
     found = run(tmp_path, repeats=1)
-    told = [line for line in capsys.readouterr().err.splitlines() if "busy" in line]
-    assert told == [f"warning: {'busy!' if at_first else '1.5 were busy'}"]
-    assert [text for text in found.description["warnings"] if "busy" in text] == ["1.5 were busy"]
+    told = [line for line in capsys.readouterr().err.splitlines() if "others" in line]
+    assert told == [f"warning: {'others at first' if at_first else 'others: 1.5'}"]
+    assert [text for text in found.description["warnings"] if "others: " in text] == ["others: 1.5"]
     show_result(found, as_json=False)
     assert "doubt: " not in capsys.readouterr().out, "all are told"
 
@@ -337,10 +344,10 @@ def test_a_busy_machine_is_said_once_and_afterwards_as_past(
     (tmp_path / "requests.jsonl").write_text("".join(lines[:-2]))
     monkeypatch.setattr(Busy, "cores", 0.0)
     again = run(tmp_path, repeats=1, resume=True)
-    kept = [text for text in again.description["warnings"] if "busy" in text]
-    assert kept == ["1.5 were busy"], "of a continued run the worst part counts"
+    kept = [text for text in again.description["warnings"] if "others: " in text]
+    assert kept == ["others: 1.5"], "of a continued run the worst part counts"
     show_result(run(tmp_path, repeats=1, resume=True), as_json=False)
-    assert "doubt: 1.5 were busy" in capsys.readouterr().out, "nothing measured, so not told before"
+    assert "doubt: others: 1.5" in capsys.readouterr().out, "nothing measured, so not told before"
 
 
 def test_draft_lengths_share_one_loaded_drafter() -> None:

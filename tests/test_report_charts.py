@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import combinations
+from math import log2
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from breakeven.report.charts.ratios import category_charts, ratio_chart
 from breakeven.report.charts.speed import speed_chart
 from breakeven.report.charts.survival import survival_chart
 from breakeven.report.entries import Entry, Mark, entries_of
-from breakeven.report.records import Audit, Margins
+from breakeven.report.records import Acceptance, Audit, Margins
 from breakeven.report.run import load_run
 from fake_run import FAKES, write_run
 
@@ -121,6 +123,44 @@ def test_survival_has_one_point_for_each_draft(entries: list[Entry], width: int)
     chart = survival_chart(entries, width)
     assert chart is not None
     assert [len(line.points) for line in chart.lines] == [fake.k for fake in FAKES]
+
+
+def seldom(entries: list[Entry], reached: tuple[float, ...]) -> Entry:
+    """The first entry as if it had drafted so far in so many rounds, all accepted."""
+    run = copy.copy(entries[0].run)
+    own = Acceptance(
+        config=entries[0].config, category="all", rounds=1000,
+        drafted=round(1000 * sum(reached)), survival=reached, reached=reached,
+    )  # fmt: skip
+    run.acceptance = [own]
+    return replace(entries[0], run=run)
+
+
+@WIDTHS
+def test_what_was_not_drafted_was_not_rejected(entries: list[Entry], width: int) -> None:
+    """An adaptive policy drafts now and then, and then all of it is accepted: no cliff."""
+    entry = seldom(entries, (0.08, 0.05, 0.03, 0.001))
+    chart = survival_chart([entry], width)
+    assert chart is not None
+    [line] = chart.lines
+    assert [y for _, y in line.points] == [chart.frame.y(1.0)] * 3, (
+        "the line ends, it does not fall"
+    )
+    assert line.titles[2].endswith("position 3: 100.0% of the 30 rounds that drafted so far")
+
+
+@WIDTHS
+def test_a_policy_that_drafts_little_is_marked_at_its_mean_width(
+    entries: list[Entry], width: int
+) -> None:
+    entry = seldom(entries, (0.08, 0.05, 0.03, 0.001))
+    assert entry.mean_rows == pytest.approx(1.161)
+    assert entry.verify_rows >= 4
+    curve = entry.run.curve
+    assert curve is not None
+    [mark] = cost_chart(curve, [entry], width).used
+    assert mark.x == pytest.approx(cost_chart(curve, [entry], width).frame.x(log2(1.161)))
+    assert mark.title.startswith(f"{entry.name} verified 1.2 rows on average, ")
 
 
 @WIDTHS

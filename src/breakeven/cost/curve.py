@@ -128,6 +128,16 @@ class CostCurve:
         """C(W) / C(1): the price of ``rows`` rows in one-row passes at the same context."""
         return self.seconds(rows, context) / self.seconds(1, context)
 
+    def between(self, rows: float, context: int | None = None) -> float:
+        """:meth:`relative` on the line between two whole widths, for a mean of widths.
+
+        >>> round(CostCurve.of({1: 1.0, 2: 1.1, 3: 1.3}).between(2.5), 6)
+        1.2
+        """
+        whole = int(rows)
+        part, low = rows - whole, self.relative(whole, context)
+        return low + part * (self.relative(whole + 1, context) - low) if part else low
+
     def _at(self, context: int, rows: int) -> float:
         widths, seconds = self._by_context[context]
         after = bisect_right(widths, rows)

@@ -21,6 +21,9 @@ class Acceptance:
     ...                accepted_histogram=(1, 2, 1))
     >>> a.acceptance_length, a.acceptance_rate, a.survival(2)
     (2.0, 0.5, (0.75, 0.25))
+    >>> from dataclasses import replace
+    >>> replace(a, drafted_histogram=(1, 0, 3)).reached(2)
+    (0.75, 0.75)
     """
 
     config: str
@@ -30,6 +33,7 @@ class Acceptance:
     accepted: int
     committed: int
     accepted_histogram: tuple[int, ...]
+    drafted_histogram: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, config: str, category: str, records: Sequence[Record]) -> Acceptance:
@@ -42,6 +46,7 @@ class Acceptance:
             accepted=sum(r.accepted for r in records),
             committed=sum(r.committed for r in records),
             accepted_histogram=add_up(r.accepted_histogram for r in records),
+            drafted_histogram=add_up(r.drafted_histogram for r in records),
         )
 
     @property
@@ -56,7 +61,19 @@ class Acceptance:
 
     def survival(self, k: int) -> tuple[float, ...]:
         """``s_1 .. s_k``: the share of all rounds whose first drafts were all accepted."""
-        counts = [sum(self.accepted_histogram[i:]) for i in range(1, k + 1)]
+        return self._shares(self.accepted_histogram, k)
+
+    def reached(self, k: int) -> tuple[float, ...]:
+        """The shares of all rounds that drafted at least 1 .. k tokens; NaN where not counted.
+
+        What was not drafted was not rejected: ``survival / reached`` tells the two apart.
+        """
+        if not self.drafted_histogram:
+            return (float("nan"),) * k
+        return self._shares(self.drafted_histogram, k)
+
+    def _shares(self, histogram: Sequence[int], k: int) -> tuple[float, ...]:
+        counts = [sum(histogram[i:]) for i in range(1, k + 1)]
         return tuple(count / self.rounds if self.rounds else float("nan") for count in counts)
 
     def row(self, k: int) -> dict[str, Any]:
@@ -71,6 +88,7 @@ class Acceptance:
             "acceptance_length": self.acceptance_length,
             "acceptance_rate": self.acceptance_rate,
             **{f"survival_{i}": s for i, s in enumerate(self.survival(k), start=1)},
+            **{f"drafted_{i}": s for i, s in enumerate(self.reached(k), start=1)},
         }
 
 

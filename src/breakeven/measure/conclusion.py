@@ -96,5 +96,7 @@ def conclude(
 
 def _padded(acceptance: Acceptance, k: int, longest: int) -> dict[str, Any]:
     """A row with the columns of the longest draft, empty beyond its own."""
-    unknown = {f"survival_{i}": float("nan") for i in range(k + 1, longest + 1)}
-    return acceptance.row(k) | unknown
+    row, kinds = acceptance.row(k), ("survival_", "drafted_")
+    columns = [f"{kind}{i}" for kind in kinds for i in range(1, longest + 1)]
+    counts = {name: value for name, value in row.items() if not name.startswith(kinds)}
+    return counts | {name: row.get(name, float("nan")) for name in columns}

@@ -11,6 +11,8 @@ DEFINITIONS = {
     "after truncation by end of sequence or limit; plain decoding has 1",
     "acceptance_rate": "accepted drafts / drafted tokens, in 0-1, before truncation",
     "survival_k": "share of all rounds whose first k drafts were all accepted, before truncation",
+    "drafted_k": "share of all rounds in which at least k tokens were drafted; survival_k / "
+    "drafted_k is the share of those whose first k drafts were all accepted",
     "tokens_per_s": "tokens after the first / decode time, where decode time runs from the end of "
     "the prefill pass to the last token and includes the drafter's own start-up",
     "ratio": "total decode time of plain decoding / total decode time of the configuration over "

@@ -64,10 +64,22 @@ class Entry:
 
     @property
     def verify_rows(self) -> int:
-        """Width of the verify pass: K + 1, one less with a free first token, and masks aboard."""
+        """Rows of the widest verify pass: K + 1, one less with a free first token, and masks."""
         own = self.layout
         chain = min(self.k, own.get("drafts", self.k)) + 1 - self.run.free_first(self.config)
         return chain + min(chain, own.get("groups", 0)) * own.get("masks", 0)
+
+    @property
+    def mean_rows(self) -> float:
+        """Rows of a verify pass on average: fewer than at most where less than K was drafted.
+
+        The widest where that was not counted, and for masks aboard, whose rows always run.
+        """
+        found = self.acceptance
+        if found is None or found.width is None or self.layout:
+            return self.verify_rows
+        some = found.reached[0] if found.reached else 1.0  # of rounds, with a first token
+        return max(1.0, found.width - some * self.run.free_first(self.config))
 
 
 def entries_of(runs: Sequence[Run]) -> list[Entry]:

@@ -19,7 +19,7 @@ from breakeven.report.charts.margins import margin_chart
 from breakeven.report.charts.price import price_chart
 from breakeven.report.charts.ratios import category_charts, ratio_chart
 from breakeven.report.charts.speed import speed_chart
-from breakeven.report.charts.survival import survival_chart
+from breakeven.report.charts.survival import FEWEST, survival_chart
 from breakeven.report.compare import check_comparable, machine_notes
 from breakeven.report.download import downloads
 from breakeven.report.entries import Entry, entries_of
@@ -132,6 +132,7 @@ def render(report: Report) -> str:
             price=report.figure("price", price_chart),
             survival=report.figure("survival", survival_chart),
             ratios=report.figure("ratios", ratio_chart),
+            fewest=FEWEST,
             categories=category_charts(report.entries, NARROW),
             verdicts=[(run, verdict_of(run)) for run in report.runs],
             audits=[(run, audit_summary(run)) for run in report.runs],

@@ -55,7 +55,11 @@ class Performance(Row):
 
 
 class Acceptance(Row):
-    """A row of ``acceptance.csv``; ``survival`` gathers ``survival_1 … survival_K``."""
+    """A row of ``acceptance.csv``; ``survival`` gathers ``survival_1 … survival_K``.
+
+    ``reached`` are the shares of rounds that drafted so far, ``drafted_1 … drafted_K``; empty in
+    files that have no such columns.
+    """
 
     config: str
     category: str
@@ -66,14 +70,29 @@ class Acceptance(Row):
     acceptance_length: Number = None
     acceptance_rate: Number = None
     survival: tuple[float, ...] = ()
+    reached: tuple[float, ...] = ()
+
+    @property
+    def width(self) -> float | None:
+        """Rows of a verify pass on average, were no draft free: the root and the drafts."""
+        return 1 + self.drafted / self.rounds if self.rounds else None
 
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, row: dict[str, Any]) -> dict[str, Any]:
-        values: list[float] = []
-        while (value := _number(row.get(f"survival_{len(values) + 1}"))) is not None:
-            values.append(value)
-        return {**row, "survival": row.get("survival", tuple(values))}
+        return {
+            **row,
+            "survival": row.get("survival", _numbered(row, "survival")),
+            "reached": row.get("reached", _numbered(row, "drafted")),
+        }
+
+
+def _numbered(row: dict[str, Any], name: str) -> tuple[float, ...]:
+    """The values of ``name_1``, ``name_2`` … up to the first that is not known."""
+    values: list[float] = []
+    while (value := _number(row.get(f"{name}_{len(values) + 1}"))) is not None:
+        values.append(value)
+    return tuple(values)
 
 
 class Divergence(Row):

@@ -1,4 +1,4 @@
-"""The cost curve C(W) / C(1), with the widths that the configurations verify at."""
+"""The cost curve C(W) / C(1), with the widths at which the configurations verified."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from breakeven.cost.curve import CostCurve
 from breakeven.counting import counted
 from breakeven.report.charts.frame import Frame, left_margin, rounded
 from breakeven.report.entries import Entry, Mark
+
+BESIDE = 14
+"""Marks closer than about this, in pixels, are stacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A configuration's verify width on the curve."""
+    """A configuration's mean verify width on the curve."""
 
     x: float
     y: float
@@ -81,16 +84,18 @@ def _curve(curve: CostCurve, context: int, style: int, frame: Frame) -> Curve:
 
 
 def _used(curve: CostCurve, entries: Sequence[Entry], frame: Frame) -> list[Used]:
-    """Marks above the curve, stacked where configurations share a width."""
-    above: dict[int, int] = {}
+    """Marks above the curve at the mean width, stacked where configurations have the same."""
+    there: list[tuple[float, int]] = []
     found = []
     for entry in entries:
-        rows = entry.verify_rows
-        if rows < 2 or rows > curve.widths[-1]:
+        rows = entry.mean_rows
+        if rows > curve.widths[-1]:
             continue
-        height = above.get(rows, 0)
-        above[rows] = height + 1
-        top = min(frame.y(curve.relative(rows, context)) for context in curve.contexts)
-        title = f"{entry.name} verifies {rows} rows"
-        found.append(Used(frame.x(log2(rows)), top - 16 - 14 * height, top, entry.mark, title))
+        x = frame.x(log2(rows))
+        taken = {height for other, height in there if abs(other - x) < BESIDE}
+        height = next(h for h in range(len(entries)) if h not in taken)
+        there.append((x, height))
+        top = min(frame.y(curve.between(rows, context)) for context in curve.contexts)
+        title = f"{entry.name} verified {rows:.1f} rows on average, {entry.verify_rows} at most"
+        found.append(Used(x, top - 16 - 14 * height, top, entry.mark, title))
     return found
