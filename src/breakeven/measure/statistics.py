@@ -149,6 +149,18 @@ def prompts_to_decide(deviation: float, ratio: float, compared: int = 1) -> floa
     return math.ceil((_reach(compared) * deviation / math.log(ratio)) ** 2)
 
 
+def prompts_within(deviation: float, width: float, compared: int = 1) -> int:
+    """How many prompts bring the interval of one ratio among ``compared`` to ± ``width`` of it.
+
+    Never fewer than :data:`FEW`, below which resampled intervals are wider than this says.
+
+    >>> prompts_within(0.3, 0.1), prompts_within(0.3, 0.1, compared=24), prompts_within(0.01, 0.1)
+    (39, 94, 12)
+    """
+    sure = NormalDist().inv_cdf(1 - TAIL / compared)
+    return max(FEW, math.ceil((sure * deviation / math.log1p(width)) ** 2))
+
+
 def _reach(compared: int) -> float:
     """Standard errors from 1 at which an effect is found with 80 % power, after Bonferroni."""
     normal = NormalDist()

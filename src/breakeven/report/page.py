@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from breakeven import __version__
 from breakeven.errors import DataError, OutputExistsError
 from breakeven.files import write_whole
+from breakeven.report.categories import category_widths
 from breakeven.report.charts.cost import cost_chart
 from breakeven.report.charts.frame import NARROW, WIDE
 from breakeven.report.charts.margins import margin_chart
@@ -134,6 +135,7 @@ def render(report: Report) -> str:
             ratios=report.figure("ratios", ratio_chart),
             fewest=FEWEST,
             categories=category_charts(report.entries, NARROW),
+            category_widths=category_widths(report.entries),
             verdicts=[(run, verdict_of(run)) for run in report.runs],
             audits=[(run, audit_summary(run)) for run in report.runs],
             warnings=[(run, text) for run in report.runs for text in warnings_of(run)],

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from breakeven.measure.wording import WILD
+
 ALL = "all"
 """The category of the rows that cover every category."""
 PLAIN = "ar"
@@ -52,6 +54,14 @@ class Performance(Row):
     c_s: Number = None
     break_even: Number = None
     acceptance_length: Number = None
+    spread: Number = None
+    prompts: Count = 0
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the ends of the interval lie so far apart that it excludes hardly anything."""
+        low, high = self.ratio_low, self.ratio_high
+        return low is not None and high is not None and high > WILD * low
 
 
 class Acceptance(Row):

@@ -25,7 +25,7 @@ class Whisker:
     x: float
     low: float
     high: float
-    caps: str  # path of the ends: a bar, or an arrow where the interval goes on
+    caps: str  # path of the ends: a bar, an arrow where the interval goes on, none without one
     text: str
     side: str
 
@@ -51,8 +51,14 @@ def ratio_chart(entries: Sequence[Entry], width: int) -> RatioChart | None:
 
 
 def category_charts(entries: Sequence[Entry], width: int) -> list[RatioChart]:
-    """One small chart for each configuration, all on one scale."""
-    groups = {entry.name: (entry, [r for r in entry.by_category if r.ratio]) for entry in entries}
+    """One small chart for each configuration, all on one scale.
+
+    An interval that says nothing is left out, and its ratio stands alone.
+    """
+    groups = {
+        entry.name: (entry, [_telling(r) for r in entry.by_category if r.ratio])
+        for entry in entries
+    }
     every = [row for _, rows in groups.values() for row in rows]
     if not every:
         return []
@@ -69,9 +75,21 @@ def _range(rows: Sequence[Performance]) -> tuple[float, float]:
     values = [0.9, 1.1]
     for row in rows:
         ratio = row.ratio or 1.0
-        low, high = row.ratio_low or ratio, row.ratio_high or ratio
+        low, high = _ends(row)
         values += [ratio, max(low, ratio / WIDEST), min(high, ratio * WIDEST)]
     return rounded(min(values), max(values), 6)
+
+
+def _telling(row: Performance) -> Performance:
+    """The row without an interval that says nothing."""
+    unknown = {"ratio_low": None, "ratio_high": None}
+    return row.model_copy(update=unknown) if row.says_nothing else row
+
+
+def _ends(row: Performance) -> tuple[float, float]:
+    """The interval, or the ratio alone where there is none."""
+    ratio = row.ratio or 1.0
+    return row.ratio_low or ratio, row.ratio_high or ratio
 
 
 def _cap(x: float, y: float, limits: tuple[float, float]) -> tuple[float, str]:
@@ -102,17 +120,16 @@ def _chart(
     frame = Frame.of(width, height, across, (0, 1), (top, right, 30, left))
     whiskers = []
     for i, (name, row_mark, row) in enumerate(rows):
-        ratio = row.ratio or 0.0
-        low, high = row.ratio_low or ratio, row.ratio_high or ratio
+        ratio, (low, high) = row.ratio or 0.0, _ends(row)
         side = "above" if low > 1 else "below" if high < 1 else "across"
         text = f"{ratio:.2f}×" if title else f"{ratio:.2f}× ({low:.2f}–{high:.2f})"
         y = top + step * (i + 0.5) + (8 if stacked else 0)
         limits = frame.x(across[0]), frame.x(across[1])
         (x_low, left_cap), (x_high, right_cap) = (_cap(frame.x(v), y, limits) for v in (low, high))
+        x, caps = frame.x(ratio), left_cap + right_cap
+        if row.ratio_low is None:
+            caps, side = "", "across"
         whiskers.append(
-            Whisker(
-                clip(name, longest), row_mark, y, frame.x(ratio), x_low, x_high,
-                left_cap + right_cap, text, side,
-            )
-        )  # fmt: skip
+            Whisker(clip(name, longest), row_mark, y, x, x_low, x_high, caps, text, side)
+        )
     return RatioChart(title, frame, whiskers, frame.x(1.0), mark)
