@@ -46,7 +46,7 @@ def trainer_of(folder: Path, name: str, *, shard: bool = False) -> Trainer:
             trackers=(),
             shard=shard,
         ),
-        Validation(rows[:3], lambda o, some: decoded(o, verifier, some), every=3),
+        Validation(rows[:3], lambda o, some, _: decoded(o, verifier, some), every=3),
         folder,
         identity=name,
         processes=Processes("cpu"),

@@ -6,15 +6,18 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from breakeven import progress
 from breakeven.core import Finish
 from breakeven.data.artifact import Row, load_artifact, write_artifact
 from breakeven.errors import TrainingError
@@ -73,7 +76,7 @@ def trainer_of(
         objective,
         Feed(rows, 3, 0),
         LoopSettings(**{**chosen, **settings}),
-        Validation(rows[:2], lambda o, some: decoded(o, verifier, some), every),
+        Validation(rows[:2], lambda o, some, bar: decoded(o, verifier, some, bar=bar), every),
         folder,
         identity=identity,
     )
@@ -197,7 +200,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
     poison = feed.step(at)[0].id
     objective = Poisoned(objective_of("fastmtp", verifier, rows), poison)
     settings = LoopSettings(steps=20, rows_per_step=1, checkpoint_every=1, trackers=())
-    never = Validation(rows[:1], lambda o, some: decoded(o, verifier, some))
+    never = Validation(rows[:1], lambda o, some, _: decoded(o, verifier, some))
     trainer = Trainer(objective, feed, settings, never, tmp_path)
     line = rf"step {at + 1}: loss nan.* on rows {poison}; the checkpoint of step {at} is kept in "
     with pytest.raises(TrainingError, match=line):
@@ -310,7 +313,7 @@ def test_a_step_without_a_label_names_its_rows(verifier: LeanVerifier, tmp_path:
     objective = objective_of("fastmtp", verifier, [row], vocabulary=1, start="random")
     objective.prepare([row], [other], fresh=False)
     settings = LoopSettings(steps=2, rows_per_step=1, trackers=())
-    never = Validation([row], lambda o, some: decoded(o, verifier, some))
+    never = Validation([row], lambda o, some, _: decoded(o, verifier, some))
     trainer = Trainer(objective, Feed([row], 1, 0), settings, never, tmp_path, corpus=[other])
     with pytest.raises(TrainingError, match=r"step 1: rows odd have no label .* no checkpoint was"):
         trainer.run()
@@ -350,3 +353,48 @@ def test_a_kill_while_the_journal_is_reopened_loses_no_entry(
     for path in [p for p in tmp_path.iterdir() if p.is_file()]:
         path.rename(tmp_path / TRAINING_FOLDER / path.name)
     check_room(tmp_path, force=False)  # what the kill left is known as ours
+
+
+@pytest.fixture
+def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stage says all it does."""
+    said = partial(progress.meter, every_s=0.0)
+    monkeypatch.setattr("breakeven.train.loop.meter", said)
+    monkeypatch.setattr("breakeven.train.warm_start.meter", said)
+
+
+@pytest.mark.usefixtures("talkative")
+def test_validation_has_a_meter_of_its_own_inside_that_of_training(
+    verifier: LeanVerifier, rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last step is not done before its validation is, which is seen to go on."""
+    trainer_of("peft-bd-gated", verifier, rows, tmp_path, every=None, steps=2).run()
+    said = re.findall(r"^(.+?): (\d+/\d+), ", capsys.readouterr().err, re.MULTILINE)
+    training = "training peft-bd-gated with validation"
+    assert said[0] == (training, "1/2")
+    assert said[-1] == (training, "2/2")
+    between = said[1:-1]
+    assert between.index(("validation, texts scored", "4/4")) == 3
+    assert ("validation, prompts decoded", "2/2") in between[4:]
+    assert all(name != training for name, _ in between)
+
+
+@pytest.mark.usefixtures("talkative")
+def test_time_for_start_weights_is_not_counted_twice(
+    verifier: LeanVerifier,
+    rows: list[Row],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 90 seconds 70 are spent before the first step: the meter of training is of 20."""
+    spend = Trainer._spend
+    monkeypatch.setattr(Trainer, "_spend", lambda self, _: spend(self, 70.0))
+    trainer = trainer_of("fastmtp", verifier, rows, tmp_path, max_minutes=1.5)
+    monkeypatch.setattr(Trainer, "_spend", lambda self, _: spend(self, 5.0))
+    trainer.run()
+    shown = capsys.readouterr().err
+    assert "start weights, texts read: 4/4" in shown
+    assert "70 s of the 90 s went to start weights" in shown
+    assert shown.splitlines()[-1].startswith("training fastmtp with validation (s): 20/20")
+    assert "/90" not in shown

@@ -50,7 +50,7 @@ def step(
         objective,
         Feed(rows, 4, 0),
         LoopSettings(rows_per_step=4, rows_per_pass=per_pass, trackers=()),
-        Validation(rows, lambda o, some: decoded(o, verifier, some)),
+        Validation(rows, lambda o, some, _: decoded(o, verifier, some)),
         folder,
     )
     objective.zero_grad()

@@ -115,7 +115,7 @@ def test_a_run_says_that_its_drafter_is_wired_wrongly(
             objective,
             Feed(rows, 1, 0),
             LoopSettings(steps=1, rows_per_step=1, lr=1e-6, trackers=()),
-            Validation(rows, lambda o, some: decoded(o, verifier, some)),
+            Validation(rows, lambda o, some, _: decoded(o, verifier, some)),
             tmp_path / name,
         )
         outcomes[name] = trainer.run().validated.wiring
@@ -132,7 +132,7 @@ def test_partly_shown_targets_have_both_readings_of_target_accuracy() -> None:
     verifier = tiny_verifier()
     rows = own_rows(verifier, 3)
     objective = objective_of("peft-bd", verifier, rows, mask_ratio=(0.3, 1.0), masks=8)
-    validation = Validation(rows, lambda o, some: decoded(o, verifier, some))
+    validation = Validation(rows, lambda o, some, _: decoded(o, verifier, some))
     found = validation.run(objective, 0, Processes())
     assert found.masked is not None
     assert found.masked.labels < found.masked.all_targets == found.simulated.labels

@@ -12,6 +12,7 @@ from breakeven.core import Finish
 from breakeven.data.artifact import Row
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
+from breakeven.progress import Meter
 from breakeven.train.acceptance import Acceptance, real_acceptance
 from breakeven.train.bonus import BonusObjective
 from breakeven.train.clean import CleanStream
@@ -125,10 +126,14 @@ def fit(objective: Objective, rows: Sequence[Row], steps: int, lr: float = 1e-2)
 
 
 def decoded(
-    objective: Objective, verifier: LeanVerifier, rows: Sequence[Row], batch: int = 1
+    objective: Objective,
+    verifier: LeanVerifier,
+    rows: Sequence[Row],
+    batch: int = 1,
+    bar: Meter | None = None,
 ) -> Acceptance:
     """Real acceptance on the prompts of ``rows``, as long as their continuations."""
     settings = EvaluateSettings(max_new_tokens=len(rows[0].continuation_ids), batch=batch)
     return real_acceptance(
-        verifier, objective.drafter(), rows, settings, k=objective.drafts, eos=()
+        verifier, objective.drafter(), rows, settings, k=objective.drafts, eos=(), bar=bar
     )

@@ -27,6 +27,14 @@ class Meter:
     def note(self, text: str) -> None:
         """A short remark shown beside the bar, e.g. the loss."""
 
+    @contextmanager
+    def stage(self, label: str, total: int) -> Iterator[Meter]:
+        """A meter of its own for a part of the work that this one waits for.
+
+        Its time is part of this one's. One that is over soon says nothing.
+        """
+        yield Meter()
+
 
 class _Bar(Meter):
     def __init__(self, progress: Progress, task: int) -> None:
@@ -38,9 +46,20 @@ class _Bar(Meter):
     def note(self, text: str) -> None:
         self._progress.update(self._task, note=text)  # type: ignore[arg-type]
 
+    @contextmanager
+    def stage(self, label: str, total: int) -> Iterator[Meter]:
+        task = self._progress.add_task(label, total=total, note="")
+        try:
+            yield _Bar(self._progress, task)
+        finally:
+            self._progress.remove_task(task)
+
 
 class _Lines(Meter):
-    def __init__(self, label: str, total: int, done: int, every_s: float) -> None:
+    def __init__(
+        self, label: str, total: int, done: int, every_s: float, *, part: bool = False
+    ) -> None:
+        self._part = part
         self._label, self._total, self._done, self._first = label, total, done, done
         self._every_s, self._text = every_s, ""
         self._start = self._last = time.monotonic()
@@ -48,7 +67,8 @@ class _Lines(Meter):
     def advance(self, amount: int = 1) -> None:
         self._done = min(self._done + amount, self._total)
         now = time.monotonic()
-        if now - self._last >= self._every_s or self._done == self._total:
+        over = self._done == self._total and not (self._part and self._start == self._last)
+        if now - self._last >= self._every_s or over:
             self._last = now
             spent = now - self._start
             left = spent / max(1, self._done - self._first) * (self._total - self._done)
@@ -57,6 +77,10 @@ class _Lines(Meter):
 
     def note(self, text: str) -> None:
         self._text = text
+
+    @contextmanager
+    def stage(self, label: str, total: int) -> Iterator[Meter]:
+        yield _Lines(label, total, 0, self._every_s, part=True)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from breakeven.data.artifact import Row
 from breakeven.decode.generate import generate
 from breakeven.decode.request import Request
 from breakeven.drafters.base import Drafter
+from breakeven.progress import Meter
 from breakeven.train.recipe import EvaluateSettings
 from breakeven.verifier.interface import Verifier
 
@@ -71,8 +72,9 @@ def real_acceptance(
     *,
     k: int,
     eos: Collection[int],
+    bar: Meter | None = None,
 ) -> Acceptance:
-    """Decode the prompts of ``rows`` greedily with ``k`` drafts a round."""
+    """Decode the prompts of ``rows`` greedily with ``k`` drafts a round; ``bar`` counts them."""
     requests = [
         Request(row.id, tuple(row.prompt_ids), settings.max_new_tokens, frozenset(eos))
         for row in rows
@@ -81,7 +83,8 @@ def real_acceptance(
     for _ in generate(
         verifier, requests, drafter=drafter, k=k, batch=settings.batch, ledger=ledger
     ):
-        pass
+        if bar is not None:
+            bar.advance()
     return summarize(ledger, k, [row.id for row in rows])
 
 

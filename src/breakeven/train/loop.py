@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,24 +102,42 @@ class Trainer:
 
         Raises :class:`TrainingError` for a loss that is not finite; the last checkpoint stays.
         """
-        label = f"training {self.objective.name}"
-        by_time = self.settings.max_minutes is not None
-        total = round(60 * self.settings.max_minutes) if by_time else self.settings.steps  # type: ignore[operator]
-        shown = self._part(total)
-        progress = meter(f"{label} (s)" if by_time else label, total, done=shown)
         validated = None
-        with progress if self._processes.main else nullcontext(Meter()) as bar:
-            while self._schedule.done(self._counts.step, self._counts.elapsed_s) < 1.0:
+        with self._meter() if self._processes.main else nullcontext(Meter()) as bar:
+            shown = self._part(self._total)
+            while not self._over():
                 self._advance(bar)
-                validated = self._after_step()
-                bar.advance(self._part(total) - shown)
-                shown = self._part(total)
-        validated = validated or self._validate()
+                validated = self._after_step(bar)
+                if self._over():  # nothing is done before it is known what it is worth
+                    validated = validated or self._validate(bar)
+                bar.advance(self._part(self._total) - shown)
+                shown = self._part(self._total)
+            validated = validated or self._validate(bar)
         if self._counts.best_step != self._counts.step:
             validated = self._restore_best()
         if self._journal is not None:
             self._journal.close()
         return Outcome(self._counts, validated, self._processes.count, self._replicas.kind)
+
+    @property
+    def _total(self) -> int:
+        """Of what :meth:`_part` tells a part: seconds where there is a limit, else steps."""
+        minutes = self.settings.max_minutes
+        return self.settings.steps if minutes is None else round(60 * minutes)
+
+    def _meter(self) -> AbstractContextManager[Meter]:
+        """The meter of the run: its own time and what it counts add up.
+
+        What was prepared just now has had a meter of its own and is not counted again.
+        """
+        timed = self.settings.max_minutes is not None
+        label = f"training {self.objective.name} with validation{' (s)' if timed else ''}"
+        done, before = self._part(self._total), 0
+        if timed and not self.resumed_step:
+            done, before = 0, done
+        if before:
+            print(f"{before} s of the {self._total} s went to start weights", file=sys.stderr)
+        return meter(label, self._total - before, done=done)
 
     def rehearse(self, steps: int) -> list[float]:
         """Seconds of each of the first ``steps`` steps, and of one validation behind them.
@@ -206,22 +224,22 @@ class Trainer:
             f"step {self._counts.step + 1}: {cause}; {state} in {self.folder}; {remedy}"
         )
 
-    def _after_step(self) -> Validated | None:
+    def _after_step(self, bar: Meter) -> Validated | None:
         """Evaluate and save when it is time; what was found if this was an evaluation."""
         counts, began = self._counts, time.perf_counter()
-        over = self._schedule.done(counts.step, counts.elapsed_s) >= 1.0
+        over = self._over()
         due = self.validation.every is not None and counts.step % self.validation.every == 0
-        found = self._validate() if over or due else None
+        found = self._validate(bar) if over or due else None
         self._spend(time.perf_counter() - began)
         if over or counts.step % self.settings.checkpoint_every == 0:
             self._save()
         return found
 
-    def _validate(self) -> Validated:
+    def _validate(self, bar: Meter) -> Validated:
         """Evaluate, and keep the weights if they decode best so far."""
         counts = self._counts
         with self._replicas.whole():
-            found = self.validation.run(self.objective, self.settings.seed, self._processes)
+            found = self.validation.run(self.objective, self.settings.seed, self._processes, bar)
         if found.wiring.fault and not (self._latest and self._latest.wiring.fault):
             self._warn(found)
         self._latest = found
@@ -238,6 +256,10 @@ class Trainer:
     def _write(self, **entry: Any) -> None:
         if self._journal is not None:
             self._journal.write(self._counts.step, **entry)
+
+    def _over(self) -> bool:
+        """Whether all steps are done or all time is spent."""
+        return self._schedule.done(self._counts.step, self._counts.elapsed_s) >= 1.0
 
     def _part(self, total: int) -> int:
         """How much of ``total`` is done, by the schedule: steps or minutes, whichever end first."""

@@ -23,6 +23,7 @@ from breakeven.data.contract import FILE as CONTRACT_FILE
 from breakeven.drafters.card import CARD_FILE
 from breakeven.drafters.peft_bd import require_lean
 from breakeven.errors import OutputExistsError
+from breakeven.progress import Meter
 from breakeven.train.acceptance import Acceptance, real_acceptance
 from breakeven.train.feed import Feed, usable
 from breakeven.train.journal import METRICS_FILE
@@ -150,7 +151,7 @@ def validation(
     settings = recipe.evaluate
     rows = usable(artifact.rows("validation"), DataSettings(), objective, recipe.train.seed)
 
-    def decode(trained: Objective, rows: Sequence[Row]) -> Acceptance:
+    def decode(trained: Objective, rows: Sequence[Row], bar: Meter) -> Acceptance:
         return real_acceptance(
             loaded.verifier,
             trained.drafter(),
@@ -158,6 +159,7 @@ def validation(
             settings,
             k=trained.drafts,
             eos=loaded.eos,
+            bar=bar,
         )
 
     chosen = rows[: settings.prompts]

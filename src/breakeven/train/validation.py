@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 import torch
 
 from breakeven.data.artifact import Row
+from breakeven.progress import Meter
 from breakeven.train.acceptance import Acceptance
 from breakeven.train.feed import passes
 from breakeven.train.objective import Objective
@@ -69,23 +70,39 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The rows to validate on, the function that decodes them with a drafter, and how often."""
+    """The rows to validate on, the function that decodes them with a drafter, and how often.
+
+    ``decode`` advances the meter it is given by one for each prompt.
+    """
 
     rows: Sequence[Row]
-    decode: Callable[[Objective, Sequence[Row]], Acceptance]
+    decode: Callable[[Objective, Sequence[Row], Meter], Acceptance]
     every: int | None = None
     max_new_tokens: int | None = None  # that decoding was given; None: as long as the texts
 
     @torch.no_grad()
-    def run(self, objective: Objective, seed: int, processes: Processes) -> Validated:
-        """Score the rows teacher-forced, then decode their prompts; each process its share."""
-        rows = processes.share(self.rows)
+    def run(
+        self, objective: Objective, seed: int, processes: Processes, bar: Meter | None = None
+    ) -> Validated:
+        """Score the rows teacher-forced, then decode their prompts; each process its share.
+
+        Both are stages of ``bar``.
+        """
+        rows, bar = processes.share(self.rows), bar or Meter()
         objective.eval()
-        own = [objective(chunk, generator_of(seed, STEP)).tally for chunk in passes(rows, 1)]
-        walks = [self._walk(objective, row) for row in rows]
-        real = self.decode(objective, rows)
+        with bar.stage("validation, texts scored", 2 * len(rows)) as scored:
+            own = self._scored(objective, rows, seed, scored)
+            walks = []
+            for row in rows:
+                walks.append(self._walk(objective, row))
+                scored.advance()
+        with bar.stage("validation, prompts decoded", len(rows)) as decoded:
+            real = self.decode(objective, rows, decoded)
         objective.train()
-        noisy = self._noisy(objective, rows, seed)
+        noisy: list[Tally] = []
+        if objective.noised:
+            with bar.stage("validation, texts scored as in training", len(rows)) as scored:
+                noisy = self._scored(objective, rows, seed, scored)
         tallies = [tally for part in processes.gather(own) for tally in part]
         simulated = added(tallies)
         total = added(processes.gather(real))
@@ -98,10 +115,14 @@ class Validation:
         tokens = min(len(row.continuation_ids), self.max_new_tokens or len(row.continuation_ids))
         return walk(objective.leading(row), tokens, free=objective.free, k=objective.drafts)
 
-    def _noisy(self, objective: Objective, rows: Sequence[Row], seed: int) -> list[Tally]:
-        if not objective.noised:
-            return []
-        return [objective(chunk, generator_of(seed, STEP)).tally for chunk in passes(rows, 1)]
+    def _scored(
+        self, objective: Objective, rows: Sequence[Row], seed: int, bar: Meter
+    ) -> list[Tally]:
+        tallies = []
+        for chunk in passes(rows, 1):
+            tallies.append(objective(chunk, generator_of(seed, STEP)).tally)
+            bar.advance()
+        return tallies
 
 
 T = TypeVar("T", Tally, Acceptance)

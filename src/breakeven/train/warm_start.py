@@ -44,7 +44,7 @@ def regress_input(
     size = verifier.shape.hidden_size
     gram = torch.zeros(2 * size, 2 * size, dtype=torch.float64)
     cross = torch.zeros(2 * size, size, dtype=torch.float64)
-    with meter("regression start", len(rows)) as bar:
+    with meter("start weights, texts read", len(rows)) as bar:
         for row in rows:
             inputs, target = _pairs(layer, verifier, clean, row)
             gram += inputs.T @ inputs
