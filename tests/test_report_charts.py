@@ -153,6 +153,12 @@ def test_why_categories_are_unsure_is_said(entries: list[Entry]) -> None:
     needed = prompts_within(0.3, 0.1, intervals)
     assert f"About {needed} prompts a category would bring them to ±10 % of the ratio." in said
 
+    alone = {"prompts": 1, "ratio_low": None, "ratio_high": None}
+    rows[:] = [row.model_copy(update=alone) for row in rows]
+    assert (
+        category_widths([entry]) == "Behind each ratio here is 1 prompt: too few for an interval."
+    )
+
 
 @WIDTHS
 def test_what_was_not_drafted_was_not_rejected(entries: list[Entry], width: int) -> None:

@@ -136,6 +136,7 @@ def test_every_message_asks_for_the_same_number_of_prompts() -> None:
     assert few.endswith(more(3))
     wild = verdict(row("mtp-k2", 1.5, 0.5, 4.0, prompts=20))
     assert "which are too few to be sure of anything" in wild.sentence
+    assert "times as fast" not in wild.sentence, "no interval is told that asks for this unit"
     assert "mtp-k2: measure on 40 or more prompts" in wild.reasons, "not fewer than there were"
 
 

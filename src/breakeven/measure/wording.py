@@ -115,14 +115,15 @@ def sentence(found: Answer, best: Performance, audit: Audited | None, scene: Sce
         )
     if math.isnan(best.ratio):
         return "Undecided: no answer had a second token, so there was no decoding to compare."
-    known = speed(best.ratio, beside=best.ratio_high)
+    wild = found is Answer.UNDECIDED and best.ratio_high > WILD * best.ratio_low
+    known = speed(best.ratio, beside=1.0 if wild else best.ratio_high)
     measured = f"{known} {'as' if known.endswith('fast') else 'than'}"
     where = f"plain decoding of {scene.verifier} on this machine ({scene.machine})"
     if math.isnan(best.ratio_low):
         return (
             f"Undecided: {best.config} is {measured} {where}, but {_few(best.prompts)} no interval."
         )
-    if found is Answer.UNDECIDED and best.ratio_high > WILD * best.ratio_low:
+    if wild:
         return (
             f"Undecided: {best.config} is {measured} {where} on {best.prompts} prompts, which "
             "are too few to be sure of anything."

@@ -17,15 +17,18 @@ USEFUL = 0.1
 def category_widths(entries: Sequence[Entry]) -> str | None:
     """Prompts behind each interval, that they hold jointly, which are left out, what would do.
 
-    None where no category has an interval, or the files do not say of how many prompts.
+    None without ratios by category, or where the files do not say of how many prompts.
     """
-    rows = [row for e in entries for row in e.by_category if row.ratio_low is not None]
-    counts = [row.prompts for row in rows if row.prompts]
+    every = [row for e in entries for row in e.by_category if row.ratio is not None]
+    counts = [row.prompts for row in every if row.prompts]
     if not counts:
         return None
     least, most = min(counts), max(counts)
     each = counted(most, "prompt") if least == most else f"{least} to {most} prompts"
     text = f"Behind each ratio here {'is' if most == 1 else 'are'} {each}"
+    rows = [row for row in every if row.ratio_low is not None]
+    if not rows:
+        return f"{text}: too few for an interval."
     if len(rows) > 1:
         text += f", and the 95 % intervals hold for all {len(rows)} at once: so they are wide."
     else:
