@@ -71,7 +71,7 @@ def test_the_whole_path_and_a_second_call_that_repeats_nothing(
 
 def test_a_dry_run_writes_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(call(place, place / "dry", "--dry-run")) == 0
-    assert "3 held-out prompts 1 times" in capsys.readouterr().out
+    assert "3 held-out prompts 1 time plainly" in capsys.readouterr().out
     assert not (place / "dry").exists()
 
 
