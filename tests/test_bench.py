@@ -25,7 +25,7 @@ from breakeven.measure.cost_curve import measure_cost_curve
 from breakeven.measure.description import Plan
 from breakeven.measure.forecast import forecast
 from breakeven.measure.machine import machine_facts
-from breakeven.measure.performance import counted, joint_ratios, middle, performance_table
+from breakeven.measure.performance import in_the_middle, joint_ratios, middle, performance_table
 from breakeven.measure.prompts import choose, fingerprint
 from breakeven.measure.records import Record, read_records
 from breakeven.measure.results import write_csv, write_json
@@ -389,14 +389,14 @@ def record(config: str, id: str, decode_s: float, tokens: int = 11, repeat: int 
 def test_the_middle_repeat_counts() -> None:
     repeats = [record("ar", "p", s, repeat=i) for i, s in enumerate([9.0, 1.0, 2.0])]
     assert middle(repeats)["p"] == (repeats[2], repeats[2])
-    assert counted(middle(repeats).values()) == [repeats[2]]
+    assert in_the_middle(middle(repeats).values()) == [repeats[2]]
 
 
 def test_of_an_even_number_of_repeats_both_in_the_middle_count() -> None:
     """The lower of two for plain decoding and the one in the middle of three for the others."""
     odd = [record("x-k2", "p", s, repeat=i) for i, s in enumerate([5.0, 1.0, 3.0])]
     even = [record("ar", "p", s, repeat=i) for i, s in enumerate([9.0, 2.0, 4.0, 1.0])]
-    assert counted(middle(even).values()) == [even[1], even[2]]
+    assert in_the_middle(middle(even).values()) == [even[1], even[2]]
     [plain, _, found, _] = performance_table([odd + even], ["ar", "x-k2"])
     assert plain.ratio == 1.0
     assert found.ratio == pytest.approx(1.0)  # 3 s against the mean of 2 s and 4 s

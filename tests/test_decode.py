@@ -293,7 +293,7 @@ def test_scratch_rows_never_change_the_cache(verifier: Verifier) -> None:
     ("request_", "words"),
     [
         (Request("x", ()), "empty"),
-        (Request("x", tuple([1] * 2000)), "2000 tokens"),
+        (Request("x", tuple([1] * 2000)), "2,000 tokens"),
         (Request("x", (1,), max_new_tokens=0), "max_new_tokens"),
         (Request("x", (1, VOCAB)), "vocabulary of 64"),
         (Request("x", (1,), stop=("END",)), "tokenizer"),

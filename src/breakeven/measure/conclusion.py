@@ -15,7 +15,7 @@ from breakeven.measure.description import Plan
 from breakeven.measure.inspection import inspect_records
 from breakeven.measure.performance import (
     Performance,
-    counted,
+    in_the_middle,
     joint_ratios,
     middle,
     performance_table,
@@ -60,7 +60,7 @@ def conclude(
     """Compute and write everything that follows from the records."""
     configs = [c.name for c in plan.configurations]
     kept = {
-        config: counted(middle(r for r in records if r.config == config).values())
+        config: in_the_middle(middle(r for r in records if r.config == config).values())
         for config in configs
     }
     acceptance = acceptance_table([r for own in kept.values() for r in own], configs)

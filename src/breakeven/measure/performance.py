@@ -120,7 +120,7 @@ def pairs(runs: Iterable[Sequence[Record]], config: str) -> list[Pair]:
     return found
 
 
-def counted(middles: Iterable[Middle]) -> list[Record]:
+def in_the_middle(middles: Iterable[Middle]) -> list[Record]:
     """The records that tables are made of; each once where every number of repeats is odd."""
     middles = list(middles)
     lower = [low for low, _ in middles]
@@ -179,7 +179,7 @@ def compare(
     ``compared``: so many such intervals are to hold at once.
     """
     nan = float("nan")
-    own = counted(pair.own for pair in group)
+    own = in_the_middle(pair.own for pair in group)
     kept = [pair for pair in group if pair.comparable]
     times = _seconds(kept)
     decode = paired_interval(*times, seed=seed, compared=compared) if kept else Estimate(nan)

@@ -10,7 +10,7 @@ from typing import Any
 
 from breakeven.measure.acceptance import ALL, Acceptance
 from breakeven.measure.configuration import PLAIN
-from breakeven.measure.performance import compare, counted, middle, pairs, plain_step
+from breakeven.measure.performance import compare, in_the_middle, middle, pairs, plain_step
 from breakeven.measure.records import Record
 from breakeven.measure.statistics import TAIL, student_t
 
@@ -75,11 +75,11 @@ class Figures:
 
 def figures(records: Sequence[Record], configs: Iterable[str], *, seed: int = 0) -> list[Figures]:
     """Plain decoding and every configuration; ratios are paired by prompt."""
-    step = plain_step(counted(middle(r for r in records if r.config == PLAIN).values()))
+    step = plain_step(in_the_middle(middle(r for r in records if r.config == PLAIN).values()))
     table = []
     for config in dict.fromkeys((PLAIN, *configs)):
         own = [r for r in records if r.config == config]
-        kept = counted(middle(own).values())
+        kept = in_the_middle(middle(own).values())
         speed = compare(config, ALL, pairs([records], config), seed)
         acceptance = Acceptance.of(config, ALL, kept)
         rounds = acceptance.rounds or 1
