@@ -103,6 +103,27 @@ def test_what_is_aboard_the_verify_pass_is_part_of_the_drafters_price() -> None:
     assert rows["nothing", 3, 2] == 4, "free drafts verify in every batch and width"
 
 
+def test_a_busy_machine_is_told_once_and_of_the_worst_stage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cores = iter([0.2, 1.5, 0.7])
+
+    class Busy:
+        @property
+        def cores(self) -> float:
+            return next(cores)
+
+    place = "breakeven.measure.calibration.run."
+    monkeypatch.setattr(place + "Neighbours", Busy)
+    monkeypatch.setattr(place + "busy_now", lambda: "busy at first")
+    monkeypatch.setattr(place + "disturbed", lambda others: f"others: {others}")
+    plan = replace(SMALL, drafters=("ngram",), lengths=(1,))
+    found, _ = calibrate(loaded(), plan, others={"eager": tiny_verifier})
+    assert [doubt for doubt in found.warnings if "others" in doubt] == ["others: 1.5"]
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert told == ["warning: busy at first"], "while one can still stop it"
+
+
 def test_a_policy_takes_the_prices_of_this_verifier(measured: Calibration, tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
     measured.write(path)

@@ -16,7 +16,7 @@ from breakeven.measure.calibration.rounds import Rounds, measure_rounds
 from breakeven.measure.calibration.stages import Row, Stages
 from breakeven.measure.doubts import drifted, slow_plain_step, warn
 from breakeven.measure.machine import load_1m, machine_facts
-from breakeven.measure.neighbours import Neighbours, busy_now
+from breakeven.measure.neighbours import Neighbours, busy_now, disturbed
 from breakeven.verifier.interface import Verifier
 from breakeven.verifier.load import Loaded
 
@@ -32,7 +32,7 @@ def calibrate(
     command: str = "",
     stages: Stages = NOWHERE,
 ) -> tuple[Calibration, list[Checked]]:
-    """Measure everything of :class:`Calibration`; doubts are printed and kept.
+    """Measure everything of :class:`Calibration`, the doubts included.
 
     ``others`` load the same weights in other execution modes: for each the cost curve of one
     request behind the base context is measured. A stage that ``stages`` holds is not repeated.
@@ -41,6 +41,7 @@ def calibrate(
     verifier = loaded.verifier
     plan = plan.within(verifier.shape)
     machine = machine_facts()
+    warn(busy_now())
 
     def curves(name: str, load: Callable[[], Verifier], cells: list[Cell], seconds: float) -> Row:
         def measure() -> Row:
@@ -96,10 +97,11 @@ def _rounds(verifier: Verifier, plan: CalibrationPlan) -> Row:
 def _doubts(
     rows: Sequence[Row], curves: Curves, rounds: Rounds, plan: CalibrationPlan
 ) -> tuple[str, ...]:
-    """What was said while stages were measured, and what their results say; the latter printed."""
-    before = dict.fromkeys(doubt for row in rows for doubt in row["doubts"])
-    free = [name for name in plan.drafters if name not in {*rounds.drafters, *rounds.skipped}]
-    now = warn(
+    """What makes the results less sure, each thing once; of a busy machine the worst stage."""
+    skipped = [name for name in plan.drafters if name not in rounds.drafters]
+    free = [name for name in skipped if name not in rounds.skipped]
+    found = (
+        disturbed(max(row["others_busy"] for row in rows)),
         slow_plain_step(curves[1]),
         drifted(rounds.plain),
         f"not priced, for want of an untrained form: {', '.join(rounds.skipped)}"
@@ -109,18 +111,17 @@ def _doubts(
         if free
         else None,
     )
-    return (*before, *now)
+    return tuple(doubt for doubt in found if doubt)
 
 
 def _watched(
     stages: Stages, name: str, wanted: Mapping[str, object], measure: Callable[[], Row]
 ) -> Row:
-    """A stage with what made it doubtful: ``{"found": …, "doubts": […]}``."""
+    """A stage and how busy others were: ``{"found": …, "others_busy": cores}``."""
 
     def watch() -> Row:
-        doubts = warn(busy_now())
         neighbours = Neighbours()
         found = measure()
-        return {"found": found, "doubts": doubts + warn(neighbours.warning())}
+        return {"found": found, "others_busy": neighbours.cores}
 
     return stages.of(name, wanted, watch)
