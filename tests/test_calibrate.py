@@ -15,7 +15,7 @@ from breakeven.cost.breakeven import expected_committed
 from breakeven.cost.calibration import Calibration, DraftPrice
 from breakeven.cost.curve import CostCurve, Point
 from breakeven.cost.levelling import levelled
-from breakeven.cost.truncation import committed_distribution, expected_rounds
+from breakeven.cost.truncation import committed_distribution, expected_price
 from breakeven.decode.policy.named import policy_named
 from breakeven.drafters.ngram import NGram
 from breakeven.drafters.registry import METHODS, untrained
@@ -258,8 +258,10 @@ def test_the_distribution_of_a_round_adds_up() -> None:
     assert sum(chances) == pytest.approx(1)
     mean = sum(n * p for n, p in enumerate(chances, start=1))
     assert mean == pytest.approx(expected_committed(survival))
-    assert expected_rounds(survival, 5000) == pytest.approx(5000 / mean, rel=1e-3)
-    assert expected_rounds(survival, 10) > 10 / mean, "the last round is cut"
+    assert expected_price(survival, 5000, lambda drafts: 1.0) == pytest.approx(
+        5000 / mean, rel=1e-3
+    )
+    assert expected_price(survival, 10, lambda drafts: 1.0) > 10 / mean, "the last round is cut"
 
 
 def test_the_prediction_is_income_over_price() -> None:

@@ -28,4 +28,4 @@ def test_our_own_work_is_no_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = neighbours.Neighbours()
     sum(i * i for i in range(100_000))
     assert watched.cores == 0.0
-    assert watched.warning() is None
+    assert neighbours.disturbed(watched.cores) is None

@@ -23,22 +23,13 @@ def committed_distribution(survival: Sequence[float]) -> tuple[float, ...]:
     return tuple(a - b for a, b in pairwise(steps))
 
 
-def expected_rounds(survival: Sequence[float], tokens: int) -> float:
-    """Mean rounds until ``tokens`` tokens are there, by recursion over what is left.
-
-    >>> expected_rounds([1.0], 4), expected_rounds([1.0], 5)
-    (2.0, 3.0)
-    >>> expected_rounds([0.0], 7)
-    7.0
-    """
-    return expected_price(survival, tokens, lambda drafts: 1.0)
-
-
 def expected_price(survival: Sequence[float], tokens: int, price: Callable[[int], float]) -> float:
     """Mean price of all rounds until ``tokens`` tokens are there, by recursion over what is left.
 
     ``price`` is that of a round of so many drafts; with r tokens left there are at most r - 1.
 
+    >>> [expected_price([1.0], tokens, lambda drafts: 1.0) for tokens in (4, 5)]  # rounds alone
+    [2.0, 3.0]
     >>> expected_price([1.0, 1.0], 5, lambda drafts: 1 + drafts)  # rounds of 3 and of 2 tokens
     5.0
     """

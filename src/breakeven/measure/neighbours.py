@@ -30,10 +30,6 @@ class Neighbours:
         wall = time.monotonic() - self._wall
         return max(0.0, _others_seconds() - self._others) / wall if wall > 0 else 0.0
 
-    def warning(self) -> str | None:
-        """A sentence if others took a share of the machine that spoils timings."""
-        return disturbed(self.cores)
-
 
 def disturbed(others: float) -> str | None:
     """A sentence if ``others`` busy cores are too many beside our threads on this machine."""

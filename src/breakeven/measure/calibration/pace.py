@@ -9,6 +9,7 @@ from typing import TypeVar
 C = TypeVar("C", bound=Hashable)
 
 ACCIDENT = 4.0
+"""Times the median: what takes longer is no property of what was timed."""
 
 
 def paces(rounds: Sequence[Mapping[C, float]]) -> list[float]:
